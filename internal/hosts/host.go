@@ -1,0 +1,120 @@
+// Package hosts knows what a slot host is told to be: the host file's schema,
+// the layers that make its effective values, and the layout (every path, owner
+// and mode) that follows from them. It reads files and environment only, asks
+// no host, and imports nothing else of this project but report.
+package hosts
+
+// Host holds the effective values of one host: defaults, then the host file,
+// then AGENTWORKS_DEPLOY_*, then flags given explicitly. It crosses the channel
+// to the on-host half as JSON, so it never holds a secret.
+type Host struct {
+	Name     string   `json:"name" yaml:"-"`
+	Product  string   `json:"product" yaml:"product"`
+	Tier     string   `json:"tier,omitempty" yaml:"tier"` // single | team
+	Paths    Paths    `json:"paths" yaml:"paths"`
+	Slots    Slots    `json:"slots" yaml:"slots"`
+	Channels Channels `json:"channels" yaml:"channels"`
+	Release  Release  `json:"release" yaml:"release"`
+	Listen   Listen   `json:"listen" yaml:"listen"`
+	Env      Env      `json:"env" yaml:"env"`
+	Retired  []string `json:"retired,omitempty" yaml:"retired"`
+	// HostPrograms are interpreters' scripts outside the release that may run
+	// as the service (slotcheck host-exec).
+	HostPrograms []string `json:"host_programs,omitempty" yaml:"host_programs"`
+	Vault        Vault    `json:"vault" yaml:"vault"`
+}
+
+// Paths are absolute; empty ones take the defaults of docs/formats.md.
+type Paths struct {
+	App  string `json:"app" yaml:"app"`
+	Docs string `json:"docs" yaml:"docs"`
+	Home string `json:"home" yaml:"home"`
+}
+
+// Slots says which slot accounts there are and how sudo reaches them.
+type Slots struct {
+	Mode        string `json:"mode" yaml:"mode"` // off | optin | on
+	Prefix      string `json:"prefix" yaml:"prefix"`
+	Count       int    `json:"count" yaml:"count"`
+	IDs         int    `json:"ids,omitempty" yaml:"ids"`   // first id of the block of 1,000; 0: the first free one
+	Sudo        string `json:"sudo,omitempty" yaml:"sudo"` // "" | direct
+	RequestFile bool   `json:"request_file,omitempty" yaml:"request_file"`
+	MaxCommands int    `json:"max_commands,omitempty" yaml:"max_commands"`
+}
+
+// Channels are the two ways a host is reached: as root and as the service.
+type Channels struct {
+	Admin   Channel `json:"admin" yaml:"admin"`
+	Service Channel `json:"service" yaml:"service"`
+}
+
+// Channel has exactly one of its members set.
+type Channel struct {
+	Local *LocalChannel `json:"local,omitempty" yaml:"local"`
+	Lab   *LabChannel   `json:"lab,omitempty" yaml:"lab"`
+	SSH   *SSHChannel   `json:"ssh,omitempty" yaml:"ssh"`
+	SSM   *SSMChannel   `json:"ssm,omitempty" yaml:"ssm"`
+}
+
+// LocalChannel is the machine the command runs on.
+type LocalChannel struct{}
+
+// LabChannel is a lab on this machine, by name.
+type LabChannel struct {
+	Name string `json:"name" yaml:"name"`
+}
+
+// SSHChannel is an OpenSSH destination; Host may be an alias of ~/.ssh/config.
+type SSHChannel struct {
+	Host string `json:"host" yaml:"host"`
+	User string `json:"user,omitempty" yaml:"user"`
+	Port int    `json:"port,omitempty" yaml:"port"`
+	Key  string `json:"key,omitempty" yaml:"key"` // used only where the file exists (case X-03)
+}
+
+// SSMChannel is an instance (or, by Targets, many) behind AWS Systems Manager.
+type SSMChannel struct {
+	Region   string      `json:"region" yaml:"region"`
+	Profile  string      `json:"profile,omitempty" yaml:"profile"`
+	Instance SSMInstance `json:"instance" yaml:"instance"`
+}
+
+// SSMInstance names an instance: literally, by a CloudFormation stack output,
+// or by an EC2 tag "key=value".
+type SSMInstance struct {
+	ID     string `json:"id,omitempty" yaml:"id"`
+	Stack  string `json:"stack,omitempty" yaml:"stack"`
+	Output string `json:"output,omitempty" yaml:"output"`
+	Tag    string `json:"tag,omitempty" yaml:"tag"`
+}
+
+// Release says what a deploy restarts, asks and keeps.
+type Release struct {
+	Keep     int      `json:"keep" yaml:"keep"`
+	Manager  string   `json:"manager" yaml:"manager"` // user | system
+	Services []string `json:"services" yaml:"services"`
+	Health   []string `json:"health" yaml:"health"`
+}
+
+// Listen says where the platform is reached and what guards it.
+type Listen struct {
+	Address      string   `json:"address,omitempty" yaml:"address"`
+	Auth         bool     `json:"auth,omitempty" yaml:"auth"`
+	AllowedHosts []string `json:"allowed_hosts,omitempty" yaml:"allowed_hosts"`
+}
+
+// Env names keys of <app>/.env, never values.
+type Env struct {
+	Required []string `json:"required,omitempty" yaml:"required"`
+}
+
+// Vault says where secret names are looked up.
+type Vault struct {
+	Address       string `json:"address,omitempty" yaml:"address"`
+	Namespace     string `json:"namespace,omitempty" yaml:"namespace"`
+	CA            string `json:"ca,omitempty" yaml:"ca"`
+	Mount         string `json:"mount,omitempty" yaml:"mount"`
+	Prefix        string `json:"prefix,omitempty" yaml:"prefix"`
+	PlatformGroup string `json:"platform_group,omitempty" yaml:"platform_group"`
+	From          string `json:"from,omitempty" yaml:"from"` // host | operator
+}

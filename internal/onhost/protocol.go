@@ -1,0 +1,40 @@
+// Package onhost holds the verbs that run on the host and the protocol that
+// both halves speak. The operator's side sends one request line and reads one
+// envelope; the host's side does the work through provision, slottable,
+// release and slotcheck. See "The on-host protocol" in docs/architecture.md.
+package onhost
+
+import (
+	"encoding/json"
+
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/report"
+)
+
+// Request is the first line on the half's standard input. Body says that frames
+// follow it (4-byte big-endian length and payload, a zero length ends them);
+// after that the stream stays open as the caller's lease: its end means that
+// the caller is gone and the half stops within 5 s.
+type Request struct {
+	V       int             `json:"v"`
+	Version string          `json:"version"` // of the operator's half
+	Verb    string          `json:"verb"`
+	Host    hosts.Host      `json:"host"`
+	Args    json.RawMessage `json:"args,omitempty"`
+	Plan    bool            `json:"plan,omitempty"`
+	Body    bool            `json:"body,omitempty"`
+}
+
+// Envelope is the half's answer on standard output: one JSON line and one
+// trailer line with its length and sha256. Without a right trailer there is no
+// answer (exit 3). Error is set where the verb could not finish; Exit is then
+// the code it carries.
+type Envelope struct {
+	V       int             `json:"v"`
+	Version string          `json:"version"` // of the on-host half
+	Verb    string          `json:"verb"`
+	Rows    []report.Row    `json:"rows"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Exit    int             `json:"exit"`
+}

@@ -1,0 +1,38 @@
+// Package remote reaches hosts: one Channel a way (local, lab, ssh, ssm). A
+// channel runs one program on the host, without a shell, and carries its
+// streams and exit code; it knows nothing of verbs or rows. It may import hosts,
+// lab and report; slot programs must never import it.
+package remote
+
+import (
+	"context"
+	"io"
+)
+
+// Role is the account a channel works as.
+type Role string
+
+// The two roles of a host's channels.
+const (
+	Admin   Role = "admin"   // root
+	Service Role = "service" // the product's service account
+)
+
+// Cmd is one program to run on the host. Argv[0] is an absolute path. Nil
+// streams are empty or discarded. Stdin stays open to the program until its
+// reader ends, so that the program can notice a lost caller.
+type Cmd struct {
+	Argv           []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Channel runs programs on one host as one account. Run returns the program's
+// exit code; err is set only when the program could not be started or its end
+// could not be seen, and carries exit code 3 (or 2 where it is configuration).
+type Channel interface {
+	Run(ctx context.Context, cmd Cmd) (exit int, err error)
+	// String names host, way and account for messages: "lab demo as vs".
+	String() string
+	Close() error
+}
