@@ -1,0 +1,35 @@
+# Everything a person types here: build, demo, test, lint, check, bench. `make setup` installs what is missing and is part of demo and test.
+SHELL := /bin/bash
+export CGO_ENABLED ?= 0
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X agentworks-deploy/internal/cli.Version=$(VERSION)
+
+.PHONY: build setup demo test lint check bench fuzz clean
+
+build:
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentworks-deploy ./cmd/agentworks-deploy
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/slotctl ./cmd/slotctl
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/video-studio-landlock-runner ./cmd/landlock-runner
+	$(MAKE) --no-print-directory -C testdata/sample-release OUT=$(CURDIR)/bin/sample-release
+
+setup:
+	@tools/setup.sh
+
+demo: setup build
+	@tools/demo.sh
+
+# The race detector needs cgo; the programs under test are built static all the same.
+test: setup build
+	CGO_ENABLED=1 $(GO) test -race -timeout 18m ./...
+
+lint: setup
+	@tools/lint.sh
+
+check: lint test
+
+bench: setup build
+	CGO_ENABLED=0 $(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean:
+	rm -rf bin

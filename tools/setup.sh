@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Installs what a fresh Debian machine lacks for the lab and the tests. Changes nothing where all is there.
+set -euo pipefail
+[ "$(id -u)" = 0 ] || { echo "setup: the lab needs root; run this as root" >&2; exit 2; }
+missing=()
+need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); } # program, Debian package
+need mmdebstrap mmdebstrap
+need nsenter util-linux
+need setpriv util-linux
+need gcc gcc # go test -race
+need git git
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "setup: installing ${missing[*]}" >&2
+	log=$(mktemp)
+	export DEBIAN_FRONTEND=noninteractive
+	{ apt-get update -q && apt-get install -qy --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 ||
+		{ cat "$log" >&2; echo "setup: apt-get could not install ${missing[*]}" >&2; exit 3; }
+	rm -f "$log"
+fi
