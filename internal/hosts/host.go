@@ -56,6 +56,28 @@ type Channel struct {
 	SSM   *SSMChannel   `json:"ssm,omitempty" yaml:"ssm"`
 }
 
+// String names the way and the place for a person: "ssh root@excellence".
+func (c Channel) String() string {
+	switch {
+	case c.Local != nil:
+		return "local"
+	case c.Lab != nil:
+		return "lab " + c.Lab.Name
+	case c.SSH != nil && c.SSH.User != "":
+		return "ssh " + c.SSH.User + "@" + c.SSH.Host
+	case c.SSH != nil:
+		return "ssh " + c.SSH.Host
+	case c.SSM != nil:
+		i := c.SSM.Instance
+		for _, name := range []string{i.ID, i.Stack, i.Tag} {
+			if name != "" {
+				return "ssm " + name + " in " + c.SSM.Region
+			}
+		}
+	}
+	return "-"
+}
+
 // LocalChannel is the machine the command runs on.
 type LocalChannel struct{}
 
@@ -112,9 +134,20 @@ type Env struct {
 type Vault struct {
 	Address       string `json:"address,omitempty" yaml:"address"`
 	Namespace     string `json:"namespace,omitempty" yaml:"namespace"`
-	CA            string `json:"ca,omitempty" yaml:"ca"`
+	CA            string `json:"ca,omitempty" yaml:"ca"` // a PEM file on the side that asks
 	Mount         string `json:"mount,omitempty" yaml:"mount"`
 	Prefix        string `json:"prefix,omitempty" yaml:"prefix"`
 	PlatformGroup string `json:"platform_group,omitempty" yaml:"platform_group"`
 	From          string `json:"from,omitempty" yaml:"from"` // host | operator
+	// TokenFile or AppRole log in; without both VAULT_TOKEN of the agent's
+	// environment (from host) or of one's own does.
+	TokenFile string   `json:"token_file,omitempty" yaml:"token_file"`
+	AppRole   *AppRole `json:"approle,omitempty" yaml:"approle"`
+}
+
+// AppRole names the files that hold the two halves of a Vault AppRole login.
+type AppRole struct {
+	Mount        string `json:"mount,omitempty" yaml:"mount"` // default: approle
+	RoleIDFile   string `json:"role_id_file" yaml:"role_id_file"`
+	SecretIDFile string `json:"secret_id_file" yaml:"secret_id_file"`
 }

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentworks-deploy/internal/report"
+)
+
+// doc is what a command says about itself.
+type doc struct {
+	use     string // "deploy <host>"
+	short   string // one line, without a final period
+	long    string // paragraphs; empty: short is enough
+	codes   string // exit codes whose meaning is the command's own; else the common ones
+	example string // one or more lines, as typed
+	args    cobra.PositionalArgs
+}
+
+// body does a command's work: it answers with the exit code, or with an error
+// that carries one (report.Coded). It prints results itself, never the error.
+type body func(ctx context.Context, args []string) (int, error)
+
+const commonCodes = `  0    all right
+  1    right words, wrong state: a check failed, or the asked state was not reached
+  2    wrong words: id, name, flag, host file, unknown host or release, not root
+  3    could not look or finish: unreachable, truncated, timed out, not checked
+  4    another run holds the lock
+  130  interrupted
+`
+
+const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}{{end}}
+
+Usage:
+  {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} <command>{{end}}
+{{if .HasAvailableSubCommands}}
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+{{end}}{{if .HasAvailableLocalFlags}}
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}{{if .HasAvailableInheritedFlags}}
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
+{{end}}
+Exit codes:
+{{index .Annotations "codes" | trimTrailingWhitespaces}}
+
+Example:
+{{.Example}}
+`
+
+// command makes a command; its flags are added by the caller.
+func (a *app) command(d doc, run body) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   d.use,
+		Short: d.short,
+		Args:  d.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.started = true
+			code, err := run(cmd.Context(), args)
+			a.code = code
+			return err
+		},
+	}
+	describe(cmd, d)
+	return cmd
+}
+
+// group makes a command that only holds others.
+func (a *app) group(d doc, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: d.use, Short: d.short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return report.Coded(report.ExitUsage, "%s needs a command: one of those in its help", cmd.Name())
+	}}
+	cmd.AddCommand(commands...)
+	describe(cmd, d)
+	return cmd
+}
+
+// describe gives a command's help the form that all have: it ends with the exit
+// codes and an example.
+func describe(cmd *cobra.Command, d doc) {
+	cmd.Long = d.long
+	cmd.Example = "  " + strings.ReplaceAll(strings.TrimSpace(d.example), "\n", "\n  ")
+	codes := d.codes
+	if codes == "" {
+		codes = commonCodes
+	}
+	cmd.Annotations = map[string]string{"codes": codes}
+	cmd.SetHelpTemplate(helpTemplate)
+	cmd.DisableFlagsInUseLine = false
+	cmd.Flags().SortFlags = false
+}

@@ -1,0 +1,107 @@
+// Package cli is the command line: one file a command, which turns flags into
+// a call of fleet and its answer into output and an exit code. It holds no
+// logic of a verb. It may import everything below it; only cmd/agentworks-deploy
+// imports it.
+//
+// Results go to standard output, everything else to standard error. A failure
+// is one line, "agentworks-deploy: …"; the usage follows it only when the words
+// of the command line were wrong.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"agentworks-deploy/internal/report"
+)
+
+const program = "agentworks-deploy"
+
+// app is what the commands share: the streams and settings of this run.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+	self           string // the running program's own path
+
+	hostsDir string   // --hosts-dir
+	set      []string // --set key=value
+
+	started bool // a command's body has begun: errors are no usage errors now
+	code    int  // what the body answered with
+}
+
+// Main runs one command line (without the program's name) and returns its exit
+// code. Environ has the form of os.Environ.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: find this program's own file: %v\n", program, err)
+		return report.ExitUnfinished
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	a := &app{stdin: stdin, stdout: &pipe{w: stdout}, stderr: &pipe{w: stderr}, environ: environ, self: self}
+	root := a.root()
+	root.SetArgs(args)
+	return a.end(root.ExecuteContextC(ctx))
+}
+
+// interruptible returns a context that INT, TERM and HUP cancel. A closed pipe
+// comes back as EPIPE from the write instead of killing the process (case B72);
+// Notify rather than Ignore, since children would inherit the latter.
+func interruptible() (context.Context, func()) {
+	closed := make(chan os.Signal, 1)
+	signal.Notify(closed, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return ctx, func() { stop(); signal.Stop(closed) }
+}
+
+// end prints a failure, if there is one, and says the exit code.
+func (a *app) end(cmd *cobra.Command, err error) int {
+	switch {
+	case err == nil:
+		return a.code
+	case !a.started:
+		fmt.Fprintf(a.stderr, "%s: %s\nusage: %s\nsee: %s --help\n", program, report.Escape(err.Error()), cmd.UseLine(), cmd.CommandPath())
+		return report.ExitUsage
+	case errors.Is(err, context.Canceled) && cmd.Context().Err() != nil:
+		fmt.Fprintf(a.stderr, "%s: interrupted\n", program)
+		return report.ExitInterrupted
+	}
+	fmt.Fprintf(a.stderr, "%s: %s\n", program, report.Escape(err.Error()))
+	return report.CodeOf(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           program,
+		Short:         "Provision slot hosts, deploy to them, and prove that their sandbox holds",
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(*cobra.Command, []string) error { return errors.New("a command is missing") },
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetIn(a.stdin)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().StringVar(&a.hostsDir, "hosts-dir", "", "folder of the host files (default: ./hosts, else the one beside the program's folder)")
+	root.PersistentFlags().StringArrayVar(&a.set, "set", nil, "override one value of the host file, as key=value (see config explain)")
+	describe(root, doc{example: program + " deploy lab"})
+	root.AddCommand(
+		a.hosts(),
+		a.config(),
+		a.version(),
+	)
+	return root
+}
