@@ -3,6 +3,7 @@ package safefs
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -57,7 +58,7 @@ func (e *Entry) Ensure(rule func(Stat) Attr) (diff string, err error) {
 }
 
 // Walk visits everything below d, a folder before its content, and d itself
-// not. It follows no link and enters no mount. What vanishes or changes its
+// not; where visit answers fs.SkipDir for a folder, its content is left out. It follows no link and enters no mount. What vanishes or changes its
 // type meanwhile is passed over: a concurrent writer can hide his own files
 // from one walk, and cannot lead it elsewhere. It holds one descriptor a level.
 func (d *Dir) Walk(ctx context.Context, visit func(*Entry) error) error {
@@ -105,6 +106,9 @@ func (d *Dir) enter(ctx context.Context, buf []byte, name string, visit func(*En
 	}
 	defer sub.Close()
 	if err := visit(e); err != nil {
+		if err == fs.SkipDir {
+			return nil
+		}
 		return err
 	}
 	return sub.walk(ctx, buf, visit)
