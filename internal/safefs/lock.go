@@ -108,7 +108,7 @@ func (l *Lock) write(line string) error {
 }
 
 func openLock(dir *Dir, name string) (*os.File, error) {
-	fd, err := dir.openat2(name, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600, 0)
+	fd, err := dir.openat2(name, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600)
 	if err != nil {
 		return nil, err
 	}

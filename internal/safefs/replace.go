@@ -37,7 +37,7 @@ func (d *Dir) Replace(name string, c Content) error {
 		return err
 	}
 	temp := TempName(name)
-	fd, err := d.openat2(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, c.Mode&0o700, 0)
+	fd, err := d.openat2(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, c.Mode&0o700)
 	if err != nil {
 		return err
 	}

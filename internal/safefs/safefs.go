@@ -65,11 +65,7 @@ func (n *Node) proc() string { return "/proc/self/fd/" + strconv.Itoa(n.fd) }
 
 // Dir opens the folder rel below d; "." is d itself once more.
 func (d *Dir) Dir(rel string) (*Dir, error) {
-	return d.dir(rel, 0)
-}
-
-func (d *Dir) dir(rel string, resolve uint64) (*Dir, error) {
-	fd, err := d.openat2(rel, unix.O_RDONLY|unix.O_DIRECTORY, 0, resolve)
+	fd, err := d.openat2(rel, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +75,7 @@ func (d *Dir) dir(rel string, resolve uint64) (*Dir, error) {
 // Open holds the file rel below d, whatever its type; a link at its end is the
 // node itself.
 func (d *Dir) Open(rel string) (*Node, error) {
-	fd, err := d.openat2(rel, unix.O_PATH|unix.O_NOFOLLOW, 0, 0)
+	fd, err := d.openat2(rel, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -222,28 +218,38 @@ func newDir(fd int, path string) *Dir {
 }
 
 // openat2 opens rel beneath d without links. Rel is local and clean.
-func (d *Dir) openat2(rel string, flags int, mode uint32, resolve uint64) (int, error) {
+func (d *Dir) openat2(rel string, flags int, mode uint32) (int, error) {
 	if !filepath.IsLocal(rel) || path.Clean(rel) != rel {
 		return -1, fmt.Errorf("open %q below %s: not a clean relative path", rel, d.path)
 	}
-	fd, err := openat2(d.fd, rel, flags, mode, beneath|resolve)
+	fd, err := openat2(d.fd, rel, flags, mode, beneath)
 	if err != nil {
 		return -1, fail("open", path.Join(d.path, rel), err)
 	}
 	return fd, nil
 }
 
-// openat2 repeats the call while a concurrent rename made the kernel unsure
-// whether it stayed beneath (EAGAIN).
+// openat2 repeats the call while concurrent renames made the kernel unsure
+// whether it stayed beneath (EAGAIN), or took the file away from beneath between
+// finding and opening it (EXDEV, which means a mount only where mounts are
+// refused).
 func openat2(dirfd int, name string, flags int, mode uint32, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}
+	var err error
 	for range 1000 {
-		fd, err := unix.Openat2(dirfd, name, &how)
-		if err != unix.EAGAIN && err != unix.EINTR {
+		var fd int
+		fd, err = unix.Openat2(dirfd, name, &how)
+		switch err {
+		case unix.EAGAIN, unix.EINTR:
+		case unix.EXDEV:
+			if resolve&unix.RESOLVE_NO_XDEV != 0 {
+				return -1, err
+			}
+		default:
 			return fd, err
 		}
 	}
-	return -1, unix.EAGAIN
+	return -1, err
 }
 
 // fail words an error. Errors.Is sees the errno.

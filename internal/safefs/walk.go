@@ -9,14 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// within is how Walk opens one name: no link, no mount. A single name needs no
+// RESOLVE_BENEATH, whose EXDEV would look like a mount's.
+const within = unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
 // Entry is one file that Walk meets. It is good during the visit only.
 type Entry struct {
 	Name string
 	// Stat is what the name stood for when it was met; the file may have been
 	// exchanged since, so decisions are taken again on the opened file (Ensure).
 	Stat Stat
-	// Mounted: another file system, or another part of the same one, is mounted
-	// here. Walk does not enter it, and Ensure refuses it.
+	// Mounted: a folder that another file system, or another part of the same
+	// one, is mounted on. Walk does not enter it, and Open refuses it.
 	Mounted bool
 
 	dir *Dir
@@ -25,11 +29,12 @@ type Entry struct {
 // Path is the entry's path for messages.
 func (e *Entry) Path() string { return path.Join(e.dir.path, e.Name) }
 
-// Open holds the file itself, links not followed, mounts not entered.
+// Open holds the file itself; a link is not followed. A mount is refused with
+// an error that errors.Is(err, unix.EXDEV): a file can be one, too.
 func (e *Entry) Open() (*Node, error) {
-	fd, err := e.dir.openat2(e.Name, unix.O_PATH|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_XDEV)
+	fd, err := openat2(e.dir.fd, e.Name, unix.O_PATH|unix.O_NOFOLLOW, 0, within)
 	if err != nil {
-		return nil, err
+		return nil, fail("open", e.Path(), err)
 	}
 	return &Node{fd: fd, path: e.Path()}, nil
 }
@@ -94,16 +99,18 @@ func (d *Dir) enter(ctx context.Context, buf []byte, name string, visit func(*En
 	if !e.Stat.IsDir() {
 		return visit(e)
 	}
-	sub, err := d.dir(name, unix.RESOLVE_NO_XDEV)
-	switch {
-	case errors.Is(err, unix.EXDEV):
+	fd, err := openat2(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, within)
+	switch err {
+	case nil:
+	case unix.EXDEV:
 		e.Mounted = true
 		return visit(e)
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
 		return nil
-	case err != nil:
-		return err
+	default:
+		return fail("open", e.Path(), err)
 	}
+	sub := newDir(fd, e.Path())
 	defer sub.Close()
 	if err := visit(e); err != nil {
 		if err == fs.SkipDir {
