@@ -1,0 +1,148 @@
+package release
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/safefs"
+)
+
+// Place puts the staged release id into releases under its own name, in one
+// step also where a broken one of that id stands there: the two change places,
+// and what is broken goes with the leftovers.
+func (s *Store) Place(id string) (err error) {
+	releases, err := os.Open(s.Layout.Releases())
+	if err != nil {
+		return fmt.Errorf("place release %s: %w", id, err)
+	}
+	defer releases.Close()
+	fd := int(releases.Fd())
+	err = unix.Renameat2(fd, staging(id), fd, id, unix.RENAME_NOREPLACE)
+	if err == unix.EEXIST {
+		err = unix.Renameat2(fd, staging(id), fd, id, unix.RENAME_EXCHANGE)
+	}
+	if err != nil {
+		return fmt.Errorf("place release %s: rename: %w", id, err)
+	}
+	if err := s.SyncDir(fd); err != nil {
+		return fmt.Errorf("place release %s: sync: %w", id, err)
+	}
+	return nil
+}
+
+// Switch makes current name the release id, by a rename over it: a reader sees
+// the old release or the new one, never none (case B31).
+func (s *Store) Switch(id string) error {
+	app, err := os.OpenRoot(s.Layout.App)
+	if err != nil {
+		return fmt.Errorf("switch current to %s: %w", id, err)
+	}
+	defer app.Close()
+	name := path.Base(s.Layout.Current())
+	temp := safefs.TempName(name)
+	if err := app.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("switch current to %s: %w", id, err)
+	}
+	if err := app.Symlink(path.Join(path.Base(s.Layout.Releases()), id), temp); err != nil {
+		return fmt.Errorf("switch current to %s: %w", id, err)
+	}
+	if err := app.Rename(temp, name); err != nil {
+		return fmt.Errorf("switch current to %s: %w", id, errors.Join(err, app.Remove(temp)))
+	}
+	f, err := app.Open(".")
+	if err != nil {
+		return fmt.Errorf("switch current to %s: %w", id, err)
+	}
+	defer f.Close()
+	if err := s.SyncDir(int(f.Fd())); err != nil {
+		return fmt.Errorf("switch current to %s: sync: %w", id, err)
+	}
+	return nil
+}
+
+// Unmark removes the in-progress marker of the release id (case R-04).
+func (s *Store) Unmark(id string) error {
+	if err := os.Remove(filepath.Join(s.dir(id), MarkerName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the in-progress marker: %w", err)
+	}
+	return nil
+}
+
+// Discard removes the release id, whether staged or placed.
+func (s *Store) Discard(id string) error {
+	return errors.Join(s.remove(staging(id)), s.remove(id))
+}
+
+// Leftovers lists what runs that were cut off left behind: staged releases, the
+// switch's temporary link, placed releases that carry our marker and never
+// became current. The caller holds the deploy lock, so no such run is alive.
+// Keep and the live release are never among the releases; their stale markers
+// are.
+func (s *Store) Leftovers(keep string) ([]string, error) {
+	current, _, err := s.Current()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(s.Layout.Releases())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for leftovers: %w", err)
+	}
+	var left []string
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case isStaging(name):
+			left = append(left, s.dir(name))
+		case e.IsDir() && ValidID(name) && s.marked(name):
+			if name == current || name == keep {
+				left = append(left, filepath.Join(s.dir(name), MarkerName))
+			} else {
+				left = append(left, s.dir(name))
+			}
+		}
+	}
+	for _, name := range []string{path.Base(s.Layout.Current()), HistoryName} {
+		temp := filepath.Join(s.Layout.App, safefs.TempName(name))
+		if _, err := os.Lstat(temp); err == nil {
+			left = append(left, temp)
+		}
+	}
+	return left, nil
+}
+
+// Clean removes what Leftovers named.
+func (s *Store) Clean(left []string) error {
+	var errs []error
+	for _, p := range left {
+		if filepath.Dir(p) == s.Layout.Releases() {
+			errs = append(errs, s.remove(filepath.Base(p)))
+		} else if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove leftovers: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) remove(name string) error {
+	root, err := os.OpenRoot(s.Layout.Releases())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.RemoveAll(name)
+}
+
+func (s *Store) marked(id string) bool {
+	b, err := os.ReadFile(filepath.Join(s.dir(id), MarkerName))
+	return err == nil && strings.HasPrefix(string(b), "agentworks-deploy ")
+}
