@@ -101,6 +101,8 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.hosts(),
 		a.config(),
+		a.lab(),
+		a.labInitVerb(),
 		a.version(),
 	)
 	return root

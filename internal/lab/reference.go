@@ -1,0 +1,5 @@
+package lab
+
+import "context"
+
+func (l *Lab) makeReference(ctx context.Context) error { return nil }
