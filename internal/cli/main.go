@@ -104,6 +104,7 @@ func (a *app) root() *cobra.Command {
 		a.lab(),
 		a.labInitVerb(),
 		a.version(),
+		a.onHost(),
 	)
 	return root
 }

@@ -11,6 +11,10 @@ import (
 	"agentworks-deploy/internal/report"
 )
 
+// Protocol is the version of requests, frames and answers. Halves of different
+// protocols do not talk to each other.
+const Protocol = 1
+
 // Request is the first line on the half's standard input. Body says that frames
 // follow it (4-byte big-endian length and payload, a zero length ends them);
 // after that the stream stays open as the caller's lease: its end means that
@@ -23,7 +27,13 @@ type Request struct {
 	Args    json.RawMessage `json:"args,omitempty"`
 	Plan    bool            `json:"plan,omitempty"`
 	Body    bool            `json:"body,omitempty"`
+	// Encoding of the answer line: "" for plain JSON, Packed for channels that
+	// cut long output.
+	Encoding string `json:"encoding,omitempty"`
 }
+
+// Packed is the answer line as base64 of its gzip form.
+const Packed = "gzip+base64"
 
 // Envelope is the half's answer on standard output: one JSON line and one
 // trailer line with its length and sha256. Without a right trailer there is no

@@ -2,6 +2,7 @@ package onhost
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 
 	"agentworks-deploy/internal/remote"
@@ -13,7 +14,13 @@ import (
 // beside the rows found so far. Without an error the code is report.Verdict.
 type Verb struct {
 	Role remote.Role // the account it must run as; the server proves it first
-	Run  func(ctx context.Context, s *Session) ([]report.Row, error)
+	// Lock is set for root verbs that change the host: they run one at a time,
+	// under the product's lock in /run. A plan takes no lock, it changes nothing.
+	Lock bool
+	// Upload says that the operator's own program is sent where the host has
+	// no copy of it; else the verb runs with what is installed.
+	Upload bool
+	Run    func(ctx context.Context, s *Session) ([]report.Row, error)
 }
 
 // Session is what a verb sees of its caller. The context given to Run ends
@@ -23,4 +30,15 @@ type Session struct {
 	Body    io.Reader // the frames' payload; empty without Request.Body
 	Log     io.Writer // progress lines for the person, the caller's standard error
 	Data    any       // set by the verb: goes into Envelope.Data as JSON
+}
+
+// Args reads the request's arguments into args, a pointer to a struct.
+func (s *Session) Args(args any) error {
+	if len(s.Request.Args) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(s.Request.Args, args); err != nil {
+		return report.Coded(report.ExitUnfinished, "read the arguments of %s: %w", s.Request.Verb, err)
+	}
+	return nil
 }

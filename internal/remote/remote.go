@@ -20,7 +20,8 @@ const (
 
 // Cmd is one program to run on the host. Argv[0] is an absolute path. Nil
 // streams are empty or discarded. Stdin stays open to the program until its
-// reader ends, so that the program can notice a lost caller.
+// reader ends, so that the program can notice a lost caller; Run does not wait
+// for that reader.
 type Cmd struct {
 	Argv           []string
 	Stdin          io.Reader
@@ -30,9 +31,15 @@ type Cmd struct {
 // Channel runs programs on one host as one account. Run returns the program's
 // exit code; err is set only when the program could not be started or its end
 // could not be seen, and carries exit code 3 (or 2 where it is configuration).
+// When ctx ends, Run closes the program's standard input, waits for it a little
+// longer than the half's 5 s, and returns ctx's error.
 type Channel interface {
 	Run(ctx context.Context, cmd Cmd) (exit int, err error)
 	// String names host, way and account for messages: "lab demo as vs".
 	String() string
 	Close() error
 }
+
+// Narrow is what a channel also implements whose standard output is cut after a
+// number of bytes: answers come packed.
+type Narrow interface{ OutputLimit() int }

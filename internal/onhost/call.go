@@ -1,0 +1,168 @@
+package onhost
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"agentworks-deploy/internal/remote"
+	"agentworks-deploy/internal/report"
+)
+
+// Call has ch run req's verb on the host and returns its answer. Body, which may
+// be nil, is sent after the request; log receives the half's progress lines.
+//
+// An answer that says that the verb could not finish comes back together with
+// an error of its exit code, so that its rows can still be printed. No answer,
+// or one without a right trailer, is exit 3, never a verdict. A verb that ran to
+// its end has no error here: its code is Envelope.Exit.
+func (p *Program) Call(ctx context.Context, ch remote.Channel, req Request, body io.Reader, log io.Writer) (Envelope, error) {
+	verb, ok := Verbs()[req.Verb]
+	if !ok {
+		return Envelope{}, report.Coded(report.ExitUnfinished, "no verb %q", req.Verb)
+	}
+	req.V, req.Version, req.Body = Protocol, p.Version, body != nil
+	if _, narrow := ch.(remote.Narrow); narrow {
+		req.Encoding = Packed
+	}
+	how, err := p.plan(ctx, ch, verb, req)
+	if err != nil {
+		return Envelope{}, err
+	}
+	stdin, err := p.stdin(how, req, body)
+	if err != nil {
+		return Envelope{}, err
+	}
+	defer stdin.Close()
+	stdout := &capped{left: maxAnswer}
+	stderr := &tail{w: log}
+	exit, err := ch.Run(ctx, remote.Cmd{Argv: how.argv, Stdin: stdin, Stdout: stdout, Stderr: stderr})
+	if err != nil {
+		return Envelope{}, err
+	}
+	if err := stdin.failed(); err != nil {
+		return Envelope{}, report.Coded(report.ExitUnfinished, "send to %s: %w", ch, err)
+	}
+	if exit >= exitNoHalf && exit <= exitNoFolder && stdout.Len() == 0 {
+		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
+	}
+	e, err := readAnswer(stdout.Bytes(), req.Encoding)
+	switch {
+	case err != nil && stdout.Len() == 0:
+		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
+	case err != nil:
+		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: %s ended with %d: %w", ch, req.Verb, exit, err)
+	case e.Verb != req.Verb:
+		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: asked for %s, the answer is to %q", ch, req.Verb, e.Verb)
+	case e.Exit != exit:
+		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: %s answered with exit %d but ended with %d", ch, req.Verb, e.Exit, exit)
+	case e.Error != "":
+		return e, &report.CodedError{Code: e.Exit, Err: errors.New(e.Error)}
+	}
+	return e, nil
+}
+
+func (p *Program) plan(ctx context.Context, ch remote.Channel, verb Verb, req Request) (plan, error) {
+	layout := req.Host.Layout()
+	if verb.Role == remote.Admin {
+		return p.admin(verb, layout), nil
+	}
+	return p.service(ctx, verb, layout, func(ctx context.Context, argv []string) (string, error) {
+		var found bytes.Buffer
+		stderr := &tail{w: io.Discard}
+		exit, err := ch.Run(ctx, remote.Cmd{Argv: argv, Stdout: &found, Stderr: stderr})
+		if err == nil && exit != 0 {
+			err = noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
+		}
+		return found.String(), err
+	})
+}
+
+// input is the half's standard input: the program (when it is uploaded), the
+// request, the body's frames, and then the lease, which ends with Close.
+type input struct {
+	io.Reader
+	program *os.File
+	unread  chan error // the body's read error, if there was one
+	closed  chan struct{}
+}
+
+func (p *Program) stdin(how plan, req Request, body io.Reader) (*input, error) {
+	line, err := requestLine(req)
+	if err != nil {
+		return nil, &report.CodedError{Code: report.ExitUnfinished, Err: err}
+	}
+	in := &input{unread: make(chan error, 1), closed: make(chan struct{})}
+	var parts []io.Reader
+	if how.upload {
+		if in.program, err = os.Open(p.Path); err != nil {
+			return nil, report.Coded(report.ExitUnfinished, "read this program's own file: %w", err)
+		}
+		parts = append(parts, io.LimitReader(in.program, p.size))
+	}
+	parts = append(parts, bytes.NewReader(line))
+	if body != nil {
+		parts = append(parts, &framer{body: body, failed: in.unread})
+	}
+	in.Reader = io.MultiReader(append(parts, lease(in.closed))...)
+	return in, nil
+}
+
+// failed says why the body could not be read here.
+func (in *input) failed() error {
+	select {
+	case err := <-in.unread:
+		return fmt.Errorf("read what is to be sent: %w", err)
+	default:
+		return nil
+	}
+}
+
+func (in *input) Close() error {
+	close(in.closed)
+	if in.program != nil {
+		return in.program.Close()
+	}
+	return nil
+}
+
+// lease is a stream that ends when the channel is closed.
+type lease <-chan struct{}
+
+func (l lease) Read([]byte) (int, error) {
+	<-l
+	return 0, io.EOF
+}
+
+// capped collects output up to a bound; what is beyond it is not an answer.
+type capped struct {
+	bytes.Buffer
+	left int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if len(p) > c.left {
+		return 0, fmt.Errorf("more than %d bytes of output", maxAnswer)
+	}
+	c.left -= len(p)
+	return c.Buffer.Write(p)
+}
+
+// tail passes everything on and keeps the end of it for an error.
+type tail struct {
+	w   io.Writer
+	end []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.end = append(t.end, p...)
+	if over := len(t.end) - 4096; over > 0 {
+		t.end = t.end[over:]
+	}
+	return t.w.Write(p)
+}
+
+func (t *tail) last() string { return string(t.end) }

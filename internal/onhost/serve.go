@@ -1,0 +1,204 @@
+package onhost
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/remote"
+	"agentworks-deploy/internal/report"
+)
+
+// Verbs is the table of all verbs. Both halves use it: the operator's for the
+// role and the upload, the host's to run them.
+func Verbs() map[string]Verb {
+	return map[string]Verb{}
+}
+
+// grace is how long a verb may take to end by itself once its caller is gone;
+// with what follows it stays below the promised 5 s.
+const grace = 3 * time.Second
+
+// Server is the host's half. The fields that ask the system are values so that
+// tests can stand in for them.
+type Server struct {
+	Verbs   map[string]Verb
+	Version string
+	// IDs are the real and effective user id of this process.
+	IDs func() (real, effective int)
+	// ServiceID is the user id of a service account.
+	ServiceID func(ctx context.Context, account string) (int, error)
+	// Lock takes the lock of root verbs and returns its release.
+	Lock func(ctx context.Context, layout hosts.Layout, verb string) (func() error, error)
+	// EndChildren kills what this process has started and is left of it.
+	EndChildren func()
+}
+
+// NewServer is the server of a real host.
+func NewServer(version string) Server {
+	return Server{
+		Verbs:       Verbs(),
+		Version:     version,
+		IDs:         func() (int, int) { return os.Getuid(), os.Geteuid() },
+		ServiceID:   serviceID,
+		Lock:        lockRoot,
+		EndChildren: endChildren,
+	}
+}
+
+var errCallerGone = errors.New("the caller is gone")
+
+// result is what a verb's goroutine answers with.
+type result struct {
+	rows []report.Row
+	err  error
+}
+
+// Serve reads one request from in, runs its verb and answers on out. It returns
+// the exit code, which is the envelope's. When ctx or the caller's lease ends
+// it returns within 5 s, also when the verb does not: the process must end then.
+func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int {
+	ctx, gone := context.WithCancelCause(ctx)
+	defer gone(nil)
+	reader := bufio.NewReaderSize(in, 64<<10)
+	req, err := s.receive(ctx, reader)
+	if err != nil {
+		return s.answer(out, req, nil, result{err: report.Coded(report.ExitUnfinished, "%w", err)})
+	}
+	session := &Session{Request: req, Log: log}
+	session.Body = follow(ctx, reader, in, req.Body, func(err error) { gone(fmt.Errorf("%w: %w", errCallerGone, err)) })
+
+	done := make(chan result, 1)
+	go func() { done <- s.run(ctx, session) }()
+	select {
+	case r := <-done:
+		return s.answer(out, req, session.Data, r)
+	case <-ctx.Done():
+	}
+	defer s.EndChildren()
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case r := <-done:
+		return s.last(ctx, out, req, session.Data, r)
+	case <-late.C:
+		fmt.Fprintf(log, "%s: %v, and it does not end by itself: ended\n", req.Verb, context.Cause(ctx))
+		return stopped(ctx)
+	}
+}
+
+// receive waits for the request line, or for ctx's end.
+func (s Server) receive(ctx context.Context, r *bufio.Reader) (Request, error) {
+	type received struct {
+		req Request
+		err error
+	}
+	got := make(chan received, 1)
+	go func() {
+		req, err := readRequest(r)
+		got <- received{req, err}
+	}()
+	select {
+	case g := <-got:
+		return g.req, g.err
+	case <-ctx.Done():
+		return Request{}, context.Cause(ctx)
+	}
+}
+
+// last answers a caller that may be gone, so it does not wait for the reader.
+func (s Server) last(ctx context.Context, out io.Writer, req Request, data any, r result) int {
+	code := make(chan int, 1)
+	go func() { code <- s.answer(out, req, data, r) }()
+	select {
+	case c := <-code:
+		return c
+	case <-time.After(time.Second):
+		return stopped(ctx)
+	}
+}
+
+// stopped is the code of a verb that did not finish: told by a signal, or left
+// by its caller.
+func stopped(ctx context.Context) int {
+	if errors.Is(context.Cause(ctx), errCallerGone) {
+		return report.ExitUnfinished
+	}
+	return report.ExitInterrupted
+}
+
+func (s Server) run(ctx context.Context, session *Session) (r result) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(session.Log, "%s\n", debug.Stack())
+			r.err = report.Coded(report.ExitUnfinished, "%s: internal fault: %v", session.Request.Verb, p)
+		}
+	}()
+	req := &session.Request
+	verb, ok := s.Verbs[req.Verb]
+	if !ok {
+		return result{err: report.Coded(report.ExitUnfinished, "the half on the host (version %s) does not know %q", s.Version, req.Verb)}
+	}
+	if err := s.prove(ctx, verb.Role, req.Host.Product); err != nil {
+		return result{err: err}
+	}
+	if verb.Lock && !req.Plan {
+		release, err := s.Lock(ctx, req.Host.Layout(), req.Verb)
+		if err != nil {
+			return result{err: err}
+		}
+		defer func() { r.err = errors.Join(r.err, release()) }()
+	}
+	rows, err := verb.Run(ctx, session)
+	if err != nil && ctx.Err() != nil {
+		err = report.Coded(stopped(ctx), "%w (%w)", err, context.Cause(ctx))
+	}
+	return result{rows, err}
+}
+
+// prove refuses to work as another account than the verb's (case B55).
+func (s Server) prove(ctx context.Context, role remote.Role, product string) error {
+	real, effective := s.IDs()
+	if real != effective {
+		return report.Coded(report.ExitUsage, "the on-host half runs with uid %d and effective uid %d: it wants one account", real, effective)
+	}
+	if role == remote.Admin {
+		if effective != 0 {
+			return report.Coded(report.ExitUsage, "not root: this verb needs the admin channel, and it came in as uid %d", effective)
+		}
+		return nil
+	}
+	want, err := s.ServiceID(ctx, product)
+	if err != nil {
+		return err
+	}
+	if effective != want {
+		return report.Coded(report.ExitUsage, "not the service account: this verb needs to run as %s (uid %d), and it came in as uid %d", product, want, effective)
+	}
+	return nil
+}
+
+func (s Server) answer(out io.Writer, req Request, data any, r result) int {
+	e := Envelope{V: Protocol, Version: s.Version, Verb: req.Verb, Rows: r.rows, Exit: report.Verdict(r.rows, false)}
+	if data != nil {
+		raw, err := json.Marshal(data)
+		if err != nil {
+			r.err = errors.Join(r.err, fmt.Errorf("write the data of the answer: %w", err))
+		}
+		e.Data = raw
+	}
+	if r.err != nil {
+		e.Error, e.Exit = r.err.Error(), report.CodeOf(r.err)
+	}
+	if err := writeAnswer(out, e, req.Encoding); err != nil {
+		return report.ExitUnfinished
+	}
+	return e.Exit
+}
