@@ -1,0 +1,120 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+
+	"agentworks-deploy/internal/hosts"
+)
+
+// vaultDeadline bounds one request, its retries included.
+const vaultDeadline = 10 * time.Second
+
+// errNotConfigured says that a source of grants is not named anywhere.
+var errNotConfigured = errors.New("not configured")
+
+// connect makes a client that is logged in. What the host file leaves open is
+// taken from lookup: the agent's environment, then one's own VAULT_*. logout
+// ends a token made here and does nothing for one that was given.
+func connect(ctx context.Context, c hosts.Vault, lookup func(string) string) (v *vault, logout func(), err error) {
+	address := first(c.Address, lookup("VAULT_ADDR"))
+	if address == "" {
+		return nil, nil, errNotConfigured
+	}
+	cfg := api.DefaultConfig()
+	if cfg.Error != nil {
+		return nil, nil, cfg.Error
+	}
+	cfg.Address = address
+	cfg.Timeout = vaultDeadline
+	cfg.MinRetryWait, cfg.MaxRetryWait = 100*time.Millisecond, time.Second
+	if err := cfg.ConfigureTLS(&api.TLSConfig{CACert: first(c.CA, lookup("VAULT_CACERT"))}); err != nil {
+		return nil, nil, fmt.Errorf("vault.ca: %w", err)
+	}
+	client, err := api.NewClient(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	client.SetNamespace(first(c.Namespace, lookup("VAULT_NAMESPACE")))
+	logout = func() {}
+	switch {
+	case c.TokenFile != "":
+		token, err := secretFile(c.TokenFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("vault.token_file: %w", err)
+		}
+		client.SetToken(token)
+	case c.AppRole != nil:
+		if logout, err = login(ctx, client, c.AppRole); err != nil {
+			return nil, nil, err
+		}
+	default:
+		token := lookup("VAULT_TOKEN")
+		if token == "" {
+			return nil, nil, errors.New("no token: set vault.token_file or vault.approle in the host file, or VAULT_TOKEN")
+		}
+		client.SetToken(token)
+	}
+	return &vault{
+		client: client,
+		mount:  strings.Trim(first(c.Mount, "secret"), "/"),
+		prefix: strings.Trim(c.Prefix, "/"),
+		group:  c.PlatformGroup,
+	}, logout, nil
+}
+
+func login(ctx context.Context, client *api.Client, role *hosts.AppRole) (logout func(), err error) {
+	id, err := secretFile(role.RoleIDFile)
+	if err != nil {
+		return nil, fmt.Errorf("vault.approle.role_id_file: %w", err)
+	}
+	secret, err := secretFile(role.SecretIDFile)
+	if err != nil {
+		return nil, fmt.Errorf("vault.approle.secret_id_file: %w", err)
+	}
+	client.ClearToken()
+	at := "auth/" + strings.Trim(first(role.Mount, "approle"), "/") + "/login"
+	s, err := client.Logical().WriteWithContext(ctx, at, map[string]any{"role_id": id, "secret_id": secret})
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || s.Auth == nil || s.Auth.ClientToken == "" {
+		return nil, fmt.Errorf("%s gave no token", at)
+	}
+	client.SetToken(s.Auth.ClientToken)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), vaultDeadline)
+		defer cancel()
+		_ = client.Auth().Token().RevokeSelfWithContext(ctx, "") // it expires by itself otherwise
+	}, nil
+}
+
+// secretFile reads a file that holds one line; a final line end, of either
+// kind, is not part of it (case B82).
+func secretFile(name string) (string, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	data = bytes.TrimSuffix(bytes.TrimSuffix(data, []byte("\n")), []byte("\r"))
+	if len(data) == 0 {
+		return "", fmt.Errorf("%s is empty", name)
+	}
+	return string(data), nil
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

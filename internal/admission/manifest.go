@@ -1,0 +1,344 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The two lists of a manifest's capabilities object.
+const (
+	fieldSecrets = "capabilities.selected_secrets"
+	fieldGlobal  = "capabilities.selected_global_secret_names"
+)
+
+// Bounds of one manifest; the largest seen on hosts has a few KiB.
+const (
+	maxManifest = 1 << 20
+	maxNames    = 1000 // of one list
+)
+
+// projectRoots hold the folders that may hold a manifest, below the docs root
+// and below every user's tree.
+var projectRoots = [...]string{
+	"Workflow", "Crew", "Relays",
+	"Chats/Work/projects", "Chats/Code/projects", "Chats/Relays/projects", "Chats/Goals/projects", "Chats/Video Studio/projects",
+}
+
+var manifestNames = [...]string{"workflow.json", "product.json"}
+
+// Folders below _users that are no user's.
+const (
+	usersFolder  = "_users"
+	sharedOwner  = "_shared"
+	systemOwner  = "_system_global_secrets"
+	userRedacted = "<user>"
+)
+
+// Selection is one name that one manifest selects, and whether the host's own
+// stores hold it.
+type Selection struct {
+	Manifest string `json:"manifest"` // its path as it may be printed
+	Field    string `json:"field"`
+	Name     string `json:"name"`
+	Local    bool   `json:"local,omitempty"`  // in the project's own store: no grant needed
+	Shared   bool   `json:"shared,omitempty"` // managed on the host, or in the agent's environment
+
+	project string // the manifest's folder, relative to docs: may hold a user's id, so it never leaves the host
+}
+
+// walker reads manifests below one docs root. Folders and files are opened one
+// component at a time below their parent, and a link is no folder and no file:
+// what a user planted leads nowhere.
+type walker struct {
+	selections []Selection
+	notes      []string
+	manifests  int
+}
+
+// warnf notes a WARN about one manifest, store or folder.
+func (w *walker) warnf(format string, args ...any) {
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+// walk visits every manifest below docs. Only a docs root that cannot be
+// opened, or a context that ends, is an error.
+func (w *walker) walk(ctx context.Context, docs *os.Root) error {
+	if err := w.owner(ctx, docs, "", ""); err != nil {
+		return err
+	}
+	users, err := subfolder(docs, usersFolder)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			w.warnf("%s: %v", usersFolder, reason(err))
+		}
+		return nil
+	}
+	defer users.Close()
+	ids, err := children(users)
+	if err != nil {
+		w.warnf("%s: %v", usersFolder, reason(err))
+		return nil
+	}
+	for _, id := range ids {
+		if id == sharedOwner || id == systemOwner {
+			continue
+		}
+		tree, err := subfolder(users, id)
+		if err != nil {
+			w.warnf("%s/%s: %v", usersFolder, userRedacted, reason(err))
+			continue
+		}
+		err = w.owner(ctx, tree, path.Join(usersFolder, id), path.Join(usersFolder, userRedacted))
+		tree.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owner visits the project roots below one tree. at is its path relative to
+// docs, shown the same without the user's id.
+func (w *walker) owner(ctx context.Context, tree *os.Root, at, shown string) error {
+	for _, rel := range projectRoots {
+		root, err := descend(tree, rel)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFolder) {
+			continue
+		}
+		if err == nil {
+			err = w.projects(ctx, root, path.Join(at, rel), path.Join(shown, rel))
+			root.Close()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			w.warnf("%s: %v", printable(path.Join(shown, rel)), reason(err))
+		}
+	}
+	return nil
+}
+
+func (w *walker) projects(ctx context.Context, root *os.Root, at, shown string) error {
+	names, err := children(root)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		folder, err := subfolder(root, name)
+		if err != nil {
+			w.warnf("%s: %v", printable(path.Join(shown, name)), reason(err))
+			continue
+		}
+		for _, m := range manifestNames {
+			w.manifest(folder, m, path.Join(at, name), printable(path.Join(shown, name, m)))
+		}
+		folder.Close()
+	}
+	return nil
+}
+
+// manifest reads one manifest, if there is one. Whatever is wrong with it is
+// one WARN, and the scan goes on (case K-06).
+func (w *walker) manifest(folder *os.Root, name, project, shown string) {
+	data, err := readRegular(folder, name, maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	w.manifests++
+	if err != nil {
+		w.warnf("%s: %v", shown, reason(err))
+		return
+	}
+	lists, err := parseManifest(data)
+	if err != nil {
+		w.warnf("%s: %v", shown, err)
+		return
+	}
+	stripped := false
+	for _, l := range lists {
+		if len(l.names) > maxNames {
+			w.warnf("%s: %s has %d names, more than %d; the rest is not checked", shown, l.field, len(l.names), maxNames)
+			l.names = l.names[:maxNames]
+		}
+		for _, n := range l.names {
+			clean, had := strings.CutSuffix(n, "\r")
+			stripped = stripped || had
+			if err := checkName(clean); err != nil {
+				w.warnf("%s: %s names %s, which is no secret's name: %v", shown, l.field, printable(clean), err)
+				continue
+			}
+			w.selections = append(w.selections, Selection{Manifest: shown, Field: l.field, Name: clean, project: project})
+		}
+	}
+	if stripped {
+		w.warnf("%s: a name ends in a carriage return, which is ignored", shown)
+	}
+}
+
+type nameList struct {
+	field string
+	names []string
+}
+
+// parseManifest finds the lists of one manifest. Objects and lists of another
+// shape select nothing (case K-06); only what is no JSON object is an error.
+func parseManifest(data []byte) ([]nameList, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errors.New("the file is empty: 0 secrets declared")
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(data, &top); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n"))
+			return nil, fmt.Errorf("no JSON at line %d: %w", line, err)
+		}
+		return nil, errors.New("no JSON object")
+	}
+	var caps map[string]json.RawMessage
+	if json.Unmarshal(top["capabilities"], &caps) != nil {
+		return nil, nil
+	}
+	var lists []nameList
+	for _, field := range [...]string{fieldSecrets, fieldGlobal} {
+		var items []json.RawMessage
+		if json.Unmarshal(caps[strings.TrimPrefix(field, "capabilities.")], &items) != nil {
+			continue
+		}
+		l := nameList{field: field}
+		for _, item := range items {
+			var name string
+			if len(item) > 0 && item[0] == '"' && json.Unmarshal(item, &name) == nil && !slices.Contains(l.names, name) {
+				l.names = append(l.names, name)
+			}
+		}
+		lists = append(lists, l)
+	}
+	return lists, nil
+}
+
+// checkName refuses what can be no KV path below a prefix.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("it is empty")
+	case len(name) > 512:
+		return errors.New("it is longer than 512 bytes")
+	case !utf8.ValidString(name), strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("it holds control bytes")
+	case path.Clean("/"+name) != "/"+name:
+		return errors.New("it is no clean path")
+	}
+	return nil
+}
+
+var errNotFolder = errors.New("it is no folder")
+
+// subfolder opens a real folder directly below root.
+func subfolder(root *os.Root, name string) (*os.Root, error) {
+	fi, err := root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.IsDir() {
+		return nil, errNotFolder
+	}
+	return root.OpenRoot(name)
+}
+
+func descend(root *os.Root, rel string) (*os.Root, error) {
+	at := root
+	for name := range strings.SplitSeq(rel, "/") {
+		next, err := subfolder(at, name)
+		if at != root {
+			at.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// children lists the real, non-hidden folders directly below root, by name.
+func children(root *os.Root) ([]string, error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// readRegular reads a regular file of at most limit bytes, without waiting for
+// a writer on a FIFO and without following a link.
+func readRegular(root *os.Root, name string, limit int64) ([]byte, error) {
+	before, err := root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	if before.Size() > limit {
+		return nil, fmt.Errorf("it is larger than %d KiB", limit>>10)
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if now, err := f.Stat(); err != nil || !os.SameFile(before, now) {
+		return nil, errors.New("it changed while it was read")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it is larger than %d KiB", limit>>10)
+	}
+	return data, err
+}
+
+// reason is err without the path it carries, which may hold a user's id.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// printable quotes what could not stand on a terminal line as it is.
+func printable(s string) string {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Sprintf("%q", s)
+	}
+	return s
+}
