@@ -90,6 +90,9 @@ func Acquire(ctx context.Context, abs string, holder Holder, wait time.Duration)
 	return l, nil
 }
 
+// Update writes anew who holds the lock, when its holder came to another step.
+func (l *Lock) Update(holder Holder) error { return l.write(holder.line()) }
+
 // Release gives the lock back and empties the file.
 func (l *Lock) Release() error {
 	err := l.write("")
