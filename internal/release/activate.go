@@ -16,11 +16,12 @@ import (
 
 // Place puts the staged release id into releases under its own name, in one
 // step also where a broken one of that id stands there: the two change places,
-// and what is broken goes with the leftovers.
-func (s *Store) Place(id string) (err error) {
+// and what is broken goes with the leftovers. Done tells whether it stands
+// there; with an error then, its name may not have reached the disk.
+func (s *Store) Place(id string) (done bool, err error) {
 	releases, err := os.Open(s.Layout.Releases())
 	if err != nil {
-		return fmt.Errorf("place release %s: %w", id, err)
+		return false, fmt.Errorf("place release %s: %w", id, err)
 	}
 	defer releases.Close()
 	fd := int(releases.Fd())
@@ -29,42 +30,58 @@ func (s *Store) Place(id string) (err error) {
 		err = unix.Renameat2(fd, staging(id), fd, id, unix.RENAME_EXCHANGE)
 	}
 	if err != nil {
-		return fmt.Errorf("place release %s: rename: %w", id, err)
+		return false, fmt.Errorf("place release %s: rename: %w", id, err)
 	}
 	if err := s.SyncDir(fd); err != nil {
-		return fmt.Errorf("place release %s: sync: %w", id, err)
+		return true, fmt.Errorf("place release %s: sync %s: %w", id, s.Layout.Releases(), err)
 	}
-	return nil
+	return true, nil
+}
+
+// Unplace takes Place back; broken tells that a broken release of that id stood
+// there before, which comes back.
+func (s *Store) Unplace(id string, broken bool) error {
+	if !broken {
+		return s.remove(id)
+	}
+	_, err := s.Place(id)
+	return err
 }
 
 // Switch makes current name the release id, by a rename over it: a reader sees
-// the old release or the new one, never none (case B31).
-func (s *Store) Switch(id string) error {
+// the old release or the new one, never none (case B31). Done tells whether
+// current names it; with an error then, that may not have reached the disk.
+func (s *Store) Switch(id string) (done bool, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("switch current to %s: %w", id, err)
+		}
+	}()
 	app, err := os.OpenRoot(s.Layout.App)
 	if err != nil {
-		return fmt.Errorf("switch current to %s: %w", id, err)
+		return false, err
 	}
 	defer app.Close()
+	dir, err := app.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
 	name := path.Base(s.Layout.Current())
 	temp := safefs.TempName(name)
 	if err := app.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("switch current to %s: %w", id, err)
+		return false, err
 	}
 	if err := app.Symlink(path.Join(path.Base(s.Layout.Releases()), id), temp); err != nil {
-		return fmt.Errorf("switch current to %s: %w", id, err)
+		return false, err
 	}
 	if err := app.Rename(temp, name); err != nil {
-		return fmt.Errorf("switch current to %s: %w", id, errors.Join(err, app.Remove(temp)))
+		return false, errors.Join(err, app.Remove(temp))
 	}
-	f, err := app.Open(".")
-	if err != nil {
-		return fmt.Errorf("switch current to %s: %w", id, err)
+	if err := s.SyncDir(int(dir.Fd())); err != nil {
+		return true, fmt.Errorf("sync %s: %w", s.Layout.App, err)
 	}
-	defer f.Close()
-	if err := s.SyncDir(int(f.Fd())); err != nil {
-		return fmt.Errorf("switch current to %s: sync: %w", id, err)
-	}
-	return nil
+	return true, nil
 }
 
 // Unmark removes the in-progress marker of the release id (case R-04).
@@ -73,11 +90,6 @@ func (s *Store) Unmark(id string) error {
 		return fmt.Errorf("remove the in-progress marker: %w", err)
 	}
 	return nil
-}
-
-// Discard removes the release id, whether staged or placed.
-func (s *Store) Discard(id string) error {
-	return errors.Join(s.remove(staging(id)), s.remove(id))
 }
 
 // Leftovers lists what runs that were cut off left behind: staged releases, the

@@ -125,6 +125,9 @@ func writeHistory(app string, h *History) error {
 		return fmt.Errorf("write deploy history: %w", err)
 	}
 	defer dir.Close()
+	if len(h.Deploys) == 0 {
+		return dir.Remove(HistoryName)
+	}
 	if err := dir.Replace(HistoryName, safefs.Content{From: bytes.NewReader(append(b, '\n')), UID: -1, GID: -1, Mode: 0o600}); err != nil {
 		return fmt.Errorf("write deploy history: %w", err)
 	}

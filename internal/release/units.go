@@ -1,0 +1,190 @@
+package release
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Manager reaches the systemd that runs a release's services.
+type Manager struct {
+	Systemctl, Journalctl string // absolute programs
+	User                  bool   // the account's own manager (systemctl --user), else the host's
+	UID                   int
+}
+
+// NewManager is the manager a host file names: "user" or "system".
+func NewManager(manager string, uid int) *Manager {
+	return &Manager{Systemctl: "/usr/bin/systemctl", Journalctl: "/usr/bin/journalctl", User: manager != "system", UID: uid}
+}
+
+// UnitState is one unit as its manager sees it at one moment. Restarts counts
+// those that nobody asked for (NRestarts).
+type UnitState struct {
+	Name              string
+	Load, Active, Sub string
+	MainPID           int
+	Restarts          int
+	Result            string
+}
+
+// Running tells whether the unit's service is up.
+func (u UnitState) Running() bool { return u.Active == "active" && u.Sub == "running" && u.MainPID > 0 }
+
+func (u UnitState) String() string {
+	s := fmt.Sprintf("%s is %s (%s)", u.Name, u.Active, u.Sub)
+	if u.Result != "" && u.Result != "success" {
+		s += ", result " + u.Result
+	}
+	if u.Restarts > 0 {
+		s += fmt.Sprintf(", restarted %d time(s) by itself", u.Restarts)
+	}
+	return s
+}
+
+// ServiceUnit is the unit of a service named in a host file.
+func ServiceUnit(service string) string {
+	if strings.HasSuffix(service, ".service") {
+		return service
+	}
+	return service + ".service"
+}
+
+// run runs systemctl with our own environment: the user's manager is found by
+// XDG_RUNTIME_DIR, which a channel's session may not have.
+func (m *Manager) run(ctx context.Context, args ...string) (string, error) {
+	if m.User {
+		args = append([]string{"--user"}, args...)
+	}
+	out, err := m.command(ctx, m.Systemctl, append([]string{"--no-ask-password", "--no-pager"}, args...)...)
+	if err != nil {
+		return "", fmt.Errorf("systemctl %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+func (m *Manager) command(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	if m.User {
+		cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR=/run/user/"+strconv.Itoa(m.UID))
+	}
+	cmd.WaitDelay = 2 * time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if text := strings.TrimSpace(errs.String()); text != "" {
+			err = fmt.Errorf("%w: %s", err, strings.ReplaceAll(text, "\n", "; "))
+		}
+		return "", errors.Join(ctx.Err(), err)
+	}
+	return out.String(), nil
+}
+
+// States asks for all units at once, in the order given.
+func (m *Manager) States(ctx context.Context, units []string) ([]UnitState, error) {
+	if len(units) == 0 {
+		return nil, nil
+	}
+	args := append([]string{"show", "--property=Id,LoadState,ActiveState,SubState,MainPID,NRestarts,Result", "--"}, units...)
+	out, err := m.run(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	states, err := parseStates(out)
+	if err == nil && len(states) != len(units) {
+		err = fmt.Errorf("%d units asked, %d answered", len(units), len(states))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("systemctl show %s: %w", strings.Join(units, " "), err)
+	}
+	for i := range states {
+		states[i].Name = units[i]
+	}
+	return states, nil
+}
+
+// parseStates reads blocks of key=value lines with an empty line between them.
+func parseStates(out string) ([]UnitState, error) {
+	var states []UnitState
+	var u *UnitState
+	lines := bufio.NewScanner(strings.NewReader(out))
+	for lines.Scan() {
+		line := lines.Text()
+		if line == "" {
+			u = nil
+			continue
+		}
+		if u == nil {
+			states = append(states, UnitState{})
+			u = &states[len(states)-1]
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return nil, fmt.Errorf("a line without =: %q", line)
+		}
+		var err error
+		switch key {
+		case "LoadState":
+			u.Load = value
+		case "ActiveState":
+			u.Active = value
+		case "SubState":
+			u.Sub = value
+		case "Result":
+			u.Result = value
+		case "MainPID":
+			u.MainPID, err = strconv.Atoi(value)
+		case "NRestarts":
+			u.Restarts, err = strconv.Atoi(value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return states, lines.Err()
+}
+
+// Restart restarts the units. One that systemd had given up on is forgiven
+// first, or its start would be refused as coming too often.
+func (m *Manager) Restart(ctx context.Context, units []string) error {
+	states, err := m.States(ctx, units)
+	if err != nil {
+		return err
+	}
+	failed := slices.DeleteFunc(states, func(u UnitState) bool { return u.Active != "failed" })
+	if len(failed) > 0 {
+		args := []string{"reset-failed", "--"}
+		for _, u := range failed {
+			args = append(args, u.Name)
+		}
+		if _, err := m.run(ctx, args...); err != nil {
+			return err
+		}
+	}
+	_, err = m.run(ctx, append([]string{"restart", "--"}, units...)...)
+	return err
+}
+
+// Journal is a unit's last n journal lines, without dates.
+func (m *Manager) Journal(ctx context.Context, unit string, n int) ([]string, error) {
+	which := "--unit=" + unit
+	if m.User {
+		which = "--user-unit=" + unit
+	}
+	out, err := m.command(ctx, m.Journalctl, "--quiet", "--no-pager", "--output=cat", "--lines="+strconv.Itoa(n), which)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of %s: %w", unit, err)
+	}
+	if strings.TrimSpace(out) == "" {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimRight(out, "\n"), "\n"), nil
+}
