@@ -1,0 +1,92 @@
+package slotcheck
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/sandbox/slots"
+
+	"golang.org/x/sys/unix"
+)
+
+// tableMode is what slots.json must have: the service reads it, slots do not,
+// and only root writes it.
+const tableMode = 0o640
+
+// loadTable reads the slot table and answers with the rows about it: one PASS,
+// or one FAIL for each thing that is wrong. Table stays nil where it could not
+// be read.
+func (a *audit) loadTable() []report.Row {
+	var rows []report.Row
+	wrong := func(what, detail string, fix *report.Fix) {
+		rows = append(rows, report.Row{State: report.Fail, Check: "slot-table-" + what, Detail: detail, Fix: fix})
+	}
+	file := a.tableFile
+	var st unix.Stat_t
+	if err := unix.Lstat(file, &st); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			wrong("read", file+" does not exist", a.provisionFix())
+		} else {
+			wrong("read", fmt.Sprintf("%s cannot be looked at: %v", file, err), a.provisionFix())
+		}
+		return rows
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		wrong("read", file+" is not a regular file", noFix(report.OnHost, "look at what stands there and put the table back"))
+		return rows
+	}
+	if st.Uid != 0 {
+		wrong("owner", fmt.Sprintf("%s is owned by %s, not root", file, a.userName(st.Uid)), hostFix("chown", "root", file))
+	}
+	if st.Gid != a.service.GID {
+		group := a.groupName(a.service.GID)
+		wrong("group", fmt.Sprintf("%s has group %s, not %s", file, a.groupName(st.Gid), group), hostFix("chgrp", group, file))
+	}
+	if mode := st.Mode & 0o7777; mode != tableMode {
+		wrong("mode", fmt.Sprintf("%s has mode %04o, not %04o", file, mode, tableMode), hostFix("chmod", "0640", file))
+	}
+	table, err := slots.ReadTable(file, a.layout.Prefix)
+	switch {
+	case err == nil:
+		a.table = table
+	case errors.Is(err, fs.ErrPermission):
+		fix := a.provisionFix()
+		if len(rows) == 1 { // the row above says why, and its fix gives it back
+			fix = rows[0].Fix
+		}
+		wrong("read", file+" cannot be read by the service", fix)
+	default:
+		wrong("read", fmt.Sprintf("%s cannot be read: %v", file, cause(err)), a.tableFix())
+	}
+	if len(rows) == 0 {
+		rows = []report.Row{{State: report.Pass, Check: "slot-table", Detail: file + " root-owned, service group, 0640, readable"}}
+	}
+	return rows
+}
+
+// tableFix is for a table whose content no program understands. Only a person
+// can say who holds which slot.
+func (a *audit) tableFix() *report.Fix {
+	return noFix(report.OnHost, "put back a table that says who holds which slot; the group of each folder in "+a.layout.Users()+" says which slot its user held")
+}
+
+func (a *audit) userName(uid uint32) string {
+	for _, u := range a.accounts.Users() {
+		if u.UID == uid {
+			return u.Name
+		}
+	}
+	return "uid " + strconv.FormatUint(uint64(uid), 10)
+}
+
+func (a *audit) groupName(gid uint32) string {
+	for _, g := range a.accounts.Groups() {
+		if g.GID == gid {
+			return g.Name
+		}
+	}
+	return strconv.FormatUint(uint64(gid), 10)
+}
