@@ -3,15 +3,17 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Where the programs go; tests build into a folder of their own.
+BIN ?= $(CURDIR)/bin
 LDFLAGS := -s -w -X agentworks-deploy/internal/cli.Version=$(VERSION)
 
 .PHONY: build setup demo test lint check bench fuzz clean
 
 build:
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentworks-deploy ./cmd/agentworks-deploy
-	$(GO) build -trimpath -ldflags '-s -w' -o bin/slotctl ./cmd/slotctl
-	$(GO) build -trimpath -ldflags '-s -w' -o bin/video-studio-landlock-runner ./cmd/landlock-runner
-	$(MAKE) --no-print-directory -C testdata/sample-release OUT=$(CURDIR)/bin/sample-release
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/agentworks-deploy ./cmd/agentworks-deploy
+	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/slotctl ./cmd/slotctl
+	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/video-studio-landlock-runner ./cmd/landlock-runner
+	$(MAKE) --no-print-directory -C testdata/sample-release OUT=$(BIN)/sample-release
 
 setup:
 	@tools/setup.sh

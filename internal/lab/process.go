@@ -37,6 +37,13 @@ func describe(pid int) (running, error) {
 	return running{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}, nil
 }
 
+// ProcessStart is when a process of this machine started, in clock ticks since
+// boot: with its pid a name that no later process has.
+func ProcessStart(pid int) (uint64, error) {
+	start, _, err := processStat(pid)
+	return start, err
+}
+
 // processStat returns the start time and the state letter of a process.
 func processStat(pid int) (start uint64, state byte, err error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
