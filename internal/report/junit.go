@@ -1,0 +1,77 @@
+package report
+
+import (
+	"encoding/xml"
+	"io"
+)
+
+// The JUnit schema that CI systems read, as far as an audit needs it.
+type junitSuites struct {
+	XMLName  xml.Name   `xml:"testsuites"`
+	Tests    int        `xml:"tests,attr"`
+	Failures int        `xml:"failures,attr"`
+	Errors   int        `xml:"errors,attr"`
+	Suite    junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Cases    []junitCase `xml:"testcase"`
+	Notes    string      `xml:"system-out,omitempty"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Failure *junitProblem `xml:"failure"`
+	Error   *junitProblem `xml:"error"`
+	Skipped *junitProblem `xml:"skipped"`
+	Out     string        `xml:"system-out,omitempty"`
+}
+
+type junitProblem struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// writeJUnit prints a case a row; INFO rows are no tests and stand below.
+func (r Report) writeJUnit(w io.Writer) error {
+	suite := junitSuite{Name: "slotcheck " + r.Host}
+	for _, row := range r.Rows {
+		if row.State == Info {
+			suite.Notes += row.note() + "\n"
+			continue
+		}
+		c := junitCase{Class: "slotcheck." + r.Host, Name: Escape(row.name())}
+		problem := &junitProblem{Message: Escape(row.Detail), Text: row.line()}
+		switch {
+		case row.State == Error:
+			suite.Errors++
+			c.Error = problem
+		case row.State == Skip:
+			suite.Skipped++
+			c.Skipped = &junitProblem{Message: Escape(row.Detail)}
+		case r.bad(row):
+			suite.Failures++
+			c.Failure = problem
+		default:
+			c.Out = string(row.State) + " " + Escape(row.Detail)
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	suite.Tests = len(suite.Cases)
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	err := enc.Encode(junitSuites{Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Suite: suite})
+	if err == nil {
+		_, err = io.WriteString(w, "\n")
+	}
+	return err
+}

@@ -1,0 +1,53 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteSteps prints the rows of a verb that changes a host, one steady line
+// each, and a last line that counts them. Rows of an audit within them (a
+// deploy's refusals, warnings) keep their own form.
+func WriteSteps(w io.Writer, verb string, rows []Row, style Style) error {
+	var out strings.Builder
+	counts := map[State]int{}
+	for _, row := range rows {
+		counts[row.State]++
+		switch row.State {
+		case Fail, Error:
+			fmt.Fprintln(&out, row.line())
+		case Warn, Info:
+			fmt.Fprintln(&out, row.note())
+		default:
+			slot := row.Slot
+			if slot == "" {
+				slot = "-"
+			}
+			fmt.Fprintf(&out, "%-7s  %-20s  %-7s  %s\n", row.State, Escape(row.Check), Escape(slot), Escape(row.Detail))
+		}
+	}
+	fmt.Fprintf(&out, "%s: %s\n", verb, stepCounts(counts))
+	return style.print(w, out.String())
+}
+
+func stepCounts(counts map[State]int) string {
+	var parts []string
+	for _, c := range []struct {
+		state State
+		text  string
+	}{
+		{Planned, "would change"}, {Changed, "changed"}, {OK, "already as asked"}, {Skip, "skipped"}, {Warn, "warned"}, {Fail, "failed"}, {Error, "not checked"},
+	} {
+		if n := counts[c.state]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, c.text))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing to do"
+	}
+	if counts[Changed]+counts[Planned]+counts[Fail]+counts[Error]+counts[Warn] == 0 {
+		return "nothing to do, " + strings.Join(parts, ", ")
+	}
+	return strings.Join(parts, ", ")
+}
