@@ -19,7 +19,10 @@ import (
 // Verbs is the table of all verbs. Both halves use it: the operator's for the
 // role and the upload, the host's to run them.
 func Verbs() map[string]Verb {
-	return map[string]Verb{}
+	return map[string]Verb{
+		"deploy":      verbDeploy(),
+		"deploy-plan": verbDeployPlan(),
+	}
 }
 
 // grace is how long a verb may take to end by itself once its caller is gone;

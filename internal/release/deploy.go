@@ -22,6 +22,7 @@ const (
 	transferTimeout  = 2 * time.Hour
 	switchTimeout    = time.Minute
 	restartTimeout   = 3 * time.Minute
+	selfTestTimeout  = 15 * time.Minute
 	healthSlack      = 15 * time.Second // over the health's own deadline
 	journalLines     = 20
 )
@@ -46,6 +47,8 @@ type Deploy struct {
 	Log       io.Writer
 	Arch      string // of this host, as GOARCH spells it
 	Glibc     func() (string, error)
+	// SelfTest audits the host at the end, through the release that is live.
+	SelfTest func(ctx context.Context) ([]report.Row, error)
 
 	manifest []byte
 	m        *Manifest
@@ -53,8 +56,12 @@ type Deploy struct {
 	history  *History
 	before   string // current when the run began
 	rows     []report.Row
+	tested   []report.Row
 	switched bool
 }
+
+// SelfTestRows are the rows of the self-test that Run ended with.
+func (d *Deploy) SelfTestRows() []report.Row { return d.tested }
 
 // Want says how far a deploy goes.
 type Want int
@@ -222,6 +229,9 @@ func (d *Deploy) do(ctx context.Context, payload *Payload) error {
 	if err == nil {
 		err = d.judge(ctx)
 	}
+	if err == nil {
+		err = d.selfTest(ctx)
+	}
 	// On every way out: a marker that stays would pin the release (case R-04).
 	err = errors.Join(err, d.Store.Unmark(d.m.ID), d.Store.remove(staging(d.m.ID)))
 	if err != nil {
@@ -382,6 +392,14 @@ func (d *Deploy) judge(ctx context.Context) error {
 		d.row(report.OK, "health", "%d services steady, %d health documents good", len(d.Health.Units), len(d.Health.URLs))
 	}
 	return errors.Join(err, d.record(outcome))
+}
+
+// selfTest takes the audit's rows over; what they say is the verdict's business.
+func (d *Deploy) selfTest(ctx context.Context) error {
+	return d.Steps.Do(ctx, "self-test", selfTestTimeout, func(ctx context.Context) (err error) {
+		d.tested, err = d.SelfTest(ctx)
+		return err
+	})
 }
 
 func (d *Deploy) record(o Outcome) error {
