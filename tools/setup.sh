@@ -8,6 +8,9 @@ need mmdebstrap mmdebstrap
 need nsenter util-linux
 need setpriv util-linux
 need gcc gcc # go test -race
+# Independent judges of the stand-in for SSM: another client, and the published model of the service.
+[ -x /usr/bin/aws ] || missing+=(awscli)
+[ -d /usr/lib/python3/dist-packages/botocore/data/ssm ] || missing+=(python3-botocore)
 need git git
 if [ ${#missing[@]} -gt 0 ]; then
 	echo "setup: installing ${missing[*]}" >&2
