@@ -260,7 +260,8 @@ func TestS11SettingsComeFromTheRunningService(t *testing.T) {
 	if got, _, err = get(); err == nil {
 		t.Errorf("manager without an answer: %v, want an error", got)
 	}
-	rows, err := Run(context.Background(), s.sys, Ask{Host: s.host})
+	answer, err := Run(context.Background(), s.sys, Ask{Host: s.host})
+	rows := answer.Rows
 	if err != nil || len(rows) != 1 || rows[0].State != report.Error || report.Verdict(rows, false) != report.ExitUnfinished {
 		t.Errorf("Run: %v, %v; want one ERROR", rows, err)
 	}
@@ -273,9 +274,9 @@ func TestS12SlotsOff(t *testing.T) {
 	s.write(l.EnvFile(), 0o600, env)
 	run := func() []report.Row {
 		t.Helper()
-		rows, err := Run(context.Background(), s.sys, Ask{Host: s.host})
+		answer, err := Run(context.Background(), s.sys, Ask{Host: s.host})
 		s.must(err)
-		return rows
+		return answer.Rows
 	}
 	rows := run()
 	expectLine(t, rows, "WARN slots: slots not enabled, and there is a slot table", "")

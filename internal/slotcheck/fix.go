@@ -10,8 +10,8 @@ import (
 // program is the CLI's own name in a fix.
 const program = "agentworks-deploy"
 
-// noHost stands for the host file's name where the audit knows none.
-const noHost = "<host>"
+// NoHost stands for the host file's name where the audit knows none.
+const NoHost = "<host>"
 
 // hostFix is a command to be run as root on the host. Its words may name
 // folders that users named, so a word that no terminal shows truly gives no
@@ -33,7 +33,7 @@ func noFix(where, note string) *report.Fix { return &report.Fix{Where: where, No
 func (a *audit) operatorFix(verb ...string) *report.Fix {
 	name, note := a.ask.Host.Name, ""
 	if a.ask.Local || name == "" {
-		name, note = noHost, "not runnable as it stands: "+noHost+" is the name of this server's host file"
+		name, note = NoHost, NoHost+" is the name of this server's host file"
 	}
 	return &report.Fix{Where: report.Operator, Argv: append(append([]string{program}, verb...), name), Note: note}
 }

@@ -138,7 +138,7 @@ func TestFixesOfALocalAuditCannotBeRunAsTheyStand(t *testing.T) {
 	a := refusalAudit()
 	a.ask.Local = true
 	f := a.deployFix()
-	if got := strings.Join(f.Argv, " "); got != "agentworks-deploy deploy <host>" || !strings.Contains(f.Note, "not runnable") {
+	if got := strings.Join(f.Argv, " "); got != "agentworks-deploy deploy <host>" || !strings.Contains(f.Note, "<host>") {
 		t.Errorf("fix %q, note %q", got, f.Note)
 	}
 }

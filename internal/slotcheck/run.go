@@ -53,20 +53,31 @@ type audit struct {
 	slots     []subject
 }
 
+// Answer is what an audit found. Release is the id of the release whose
+// launcher was probed; it is empty where there is none.
+type Answer struct {
+	Rows    []report.Row
+	Release string
+}
+
 // Run audits the host it runs on, as the service account it runs as, and
 // answers with rows in the order of docs/slotcheck.md. An error means that the
 // audit could not be finished; the rows found so far come with it.
-func Run(ctx context.Context, sys System, ask Ask) ([]report.Row, error) {
+func Run(ctx context.Context, sys System, ask Ask) (Answer, error) {
 	a := &audit{sys: sys, ask: ask, layout: ask.Host.Layout()}
 	rows, err := a.run(ctx)
 	if err == nil && ctx.Err() != nil {
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	}
 	for i := range rows {
 		rows[i].Detail = a.hide.path(rows[i].Detail)
 		rows[i].Cause = a.hide.path(rows[i].Cause)
 	}
-	return rows, err
+	answer := Answer{Rows: rows}
+	if a.launcher != "" {
+		answer.Release = filepath.Base(filepath.Dir(filepath.Dir(a.launcher)))
+	}
+	return answer, err
 }
 
 func (a *audit) run(ctx context.Context) ([]report.Row, error) {
