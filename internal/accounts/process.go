@@ -91,9 +91,15 @@ func ReadProcess(proc string, pid int) (Process, error) {
 	return p, nil
 }
 
-// gone turns the kernel's "no such process" into fs.ErrNotExist.
+// Gone reports whether a read of a file in /proc failed because the process has
+// ended: before it was opened, or while it was read.
+func Gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
+
+// gone makes errors.Is(err, fs.ErrNotExist) true for both.
 func gone(err error) error {
-	if errors.Is(err, syscall.ESRCH) {
+	if Gone(err) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return err

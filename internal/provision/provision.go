@@ -1,0 +1,171 @@
+// Package provision makes a machine a slot host: accounts and groups, folders,
+// the runtime's programs and their configuration, the slot table, the sudo rule,
+// the AppArmor exception and the service's linger; see docs/formats.md. It runs
+// as root on the host.
+//
+// A run is a list of small steps. Each looks, says what differs, makes it so and
+// looks again; a plan is the same run without the third part, so it cannot
+// promise anything else. Every step runs every time: a run that was killed
+// anywhere is finished by the next one (case P-05), and one with nothing to do
+// touches nothing.
+//
+// It may import accounts, hosts, report and safefs; it must never be imported by
+// what runs as a slot.
+package provision
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
+)
+
+// Request is one run for one host file.
+type Request struct {
+	Host hosts.Host
+	Plan bool // say what would change, change nothing
+	// Slotctl and Half are what is installed into LIBEXEC.
+	Slotctl, Half Program
+	Log           io.Writer // one line a step, for the person
+}
+
+// run is the state that steps share.
+type run struct {
+	Request
+	sys    System
+	l      hosts.Layout
+	real   hosts.Layout       // App and Docs with root's own links resolved
+	db     *accounts.Database // the first look, until it is used
+	roster *roster
+	sudo   sudoKind
+	rows   []report.Row
+}
+
+// Run provisions the host and answers with a row for each step and difference.
+// The caller holds the product's root lock, unless it only plans. An error
+// carries its exit code; the rows before it are true.
+func Run(ctx context.Context, sys System, req Request) ([]report.Row, error) {
+	r := &run{Request: req, sys: sys, l: req.Host.Layout()}
+	// What forbids the whole of it is found before anything is changed.
+	for _, check := range []func(context.Context) error{r.platform, r.askSudo} {
+		if err := check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range r.steps() {
+		if err := r.do(ctx, s); err != nil {
+			return r.rows, err
+		}
+	}
+	return r.rows, r.audit()
+}
+
+// steps are in the order in which they need each other: nobody can use sudo
+// before everything behind it stands, and the service's manager starts last, so
+// that it has the groups.
+func (r *run) steps() []step {
+	return []step{
+		{"accounts", r.accounts},
+		{"ancestors", r.ancestors},
+		{"app-folders", r.appFolders},
+		{"slot-folders", r.slotFolders},
+		{"docs", r.docs},
+		{"shared-folders", r.sharedFolders},
+		{"programs", r.programs},
+		{"slotctl-config", r.slotctlConfig},
+		{"slot-table", r.slotTable},
+		{"sudo-rule", r.sudoRule},
+		{"apparmor", r.apparmor},
+		{"linger", r.linger},
+	}
+}
+
+// step is one part of the host. Look finds what differs; it changes nothing.
+type step struct {
+	name string
+	look func(ctx context.Context) (findings, error)
+}
+
+// findings are the differences that one look found, and what ends them all.
+type findings struct {
+	list  []difference
+	apply func(ctx context.Context) error
+	notes []report.Row // WARN and INFO lines that are no work
+}
+
+// difference is one thing that is not as asked. What has "<slot>" in the place
+// of the slot's name, so that fifty equal ones become one line.
+type difference struct{ slot, what string }
+
+func (f *findings) add(slot, format string, args ...any) {
+	f.list = append(f.list, difference{slot, fmt.Sprintf(format, args...)})
+}
+
+func (r *run) do(ctx context.Context, s step) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	found, err := s.look(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	state := report.Planned
+	if len(found.list) > 0 && !r.Plan {
+		fmt.Fprintf(r.Log, "%s: %d to change\n", s.name, len(found.list))
+		if err := found.apply(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		after, err := s.look(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: read back: %w", s.name, err)
+		}
+		if len(after.list) > 0 {
+			d := after.list[0]
+			return report.Coded(report.ExitUnfinished, "%s: done, but read back %d differences, the first: %s", s.name, len(after.list), strings.ReplaceAll(d.what, "<slot>", d.slot))
+		}
+		state = report.Changed
+	}
+	r.rows = append(r.rows, rowsOf(state, s.name, found.list)...)
+	r.rows = append(r.rows, found.notes...)
+	return nil
+}
+
+// rowsOf puts equal differences of many slots into one row. No difference is
+// one OK row.
+func rowsOf(state report.State, check string, list []difference) []report.Row {
+	if len(list) == 0 {
+		return []report.Row{{State: report.OK, Check: check, Detail: "as asked"}}
+	}
+	slots := map[string][]string{}
+	var order []string
+	for _, d := range list {
+		if _, seen := slots[d.what]; !seen {
+			order = append(order, d.what)
+		}
+		slots[d.what] = append(slots[d.what], d.slot)
+	}
+	var rows []report.Row
+	for _, what := range order {
+		s := slots[what]
+		row := report.Row{State: state, Check: check, Slot: s[0], Detail: what}
+		if len(s) == 1 {
+			row.Detail = strings.ReplaceAll(what, "<slot>", s[0])
+		} else {
+			row.Slot = s[0] + "-" + s[len(s)-1]
+			row.Detail = fmt.Sprintf("%s (%d slots)", what, len(s))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// holder is what a lock file says of this run.
+func (r *run) holder() safefs.Holder {
+	return safefs.Holder{PID: os.Getpid(), Verb: "provision", Since: r.sys.Now()}
+}
