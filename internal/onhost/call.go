@@ -24,13 +24,18 @@ func (p *Program) Call(ctx context.Context, ch remote.Channel, req Request, body
 	if !ok {
 		return Envelope{}, report.Coded(report.ExitUnfinished, "no verb %q", req.Verb)
 	}
-	req.V, req.Version, req.Body = Protocol, p.Version, body != nil
-	if _, narrow := ch.(remote.Narrow); narrow {
-		req.Encoding = Packed
-	}
 	how, err := p.plan(ctx, ch, verb, req)
 	if err != nil {
 		return Envelope{}, err
+	}
+	return p.exchange(ctx, ch, how, req, body, log)
+}
+
+// exchange starts the half, sends the request and reads the answer.
+func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req Request, body io.Reader, log io.Writer) (Envelope, error) {
+	req.V, req.Version, req.Body = Protocol, p.Version, body != nil
+	if _, narrow := ch.(remote.Narrow); narrow {
+		req.Encoding = Packed
 	}
 	stdin, err := p.stdin(how, req, body)
 	if err != nil {

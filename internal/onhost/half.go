@@ -66,11 +66,12 @@ done
 // uploadScript writes the program that comes first on standard input to a file
 // of its own, proves it, and runs it with the rest of the stream. The lock on
 // the folder passes to the half, which closes it (descriptor 9) once it runs:
-// until then no other upload may remove the file; afterwards a leftover of a
-// killed run is removed by the next one.
-// Words: folder, name, sha256, size, "remove" or "keep".
+// until then no other upload may remove the file. Every upload removes those
+// before it, so that neither killed runs nor old versions pile up.
+// Words: folder, beginning of the name, sha256, size, "remove" or "keep".
 const uploadScript = scriptHead + `
-dir=$1 name=$2 sum=$3 size=$4 after=$5
+dir=$1 old=$2 sum=$3 size=$4 after=$5
+name=$old$sum
 while :; do
 	[ -d "$dir" ] || mkdir "$dir" 2>/dev/null || [ -d "$dir" ] || exit 96
 	[ "$(stat -c %u "$dir")" = "$(id -u)" ] || { echo "$dir belongs to another account" >&2; exit 96; }
@@ -78,10 +79,10 @@ while :; do
 	flock -w 30 9 || exit 93
 	[ /proc/self/fd/9 -ef "$dir" ] && break
 done
-for f in "$dir"/.half-* "$dir"/half-*; do
+new=$dir/.$name.agentworks-new
+for f in "$dir"/.*.agentworks-new "$dir"/"$old"*; do
 	[ -f "$f" ] && rm -f "$f"
 done
-new=$dir/.$name.agentworks-new
 head -c "$size" >"$new"
 case $(sha256sum <"$new") in "$sum "*) ;; *) rm -f "$new"; exit 94 ;; esac
 chmod 0700 "$new"
@@ -112,6 +113,9 @@ func NewProgram(path, version string) (*Program, error) {
 	return &Program{Path: path, Version: version, sum: fmt.Sprintf("%x", h.Sum(nil)), size: n}, nil
 }
 
+// SHA256 is the program's digest in hex.
+func (p *Program) SHA256() string { return p.sum }
+
 // plan is how one call starts its half.
 type plan struct {
 	argv   []string
@@ -126,15 +130,15 @@ func (p *Program) run(candidates ...string) plan {
 	return plan{argv: sh(runScript, append([]string{strconv.Itoa(Protocol), p.sum}, candidates...)...)}
 }
 
-func (p *Program) uploadTo(folder, name, after string) plan {
-	return plan{argv: sh(uploadScript, folder, name, p.sum, strconv.FormatInt(p.size, 10), after), upload: true}
+func (p *Program) uploadTo(folder, prefix, after string) plan {
+	return plan{argv: sh(uploadScript, folder, prefix, p.sum, strconv.FormatInt(p.size, 10), after), upload: true}
 }
 
 // admin plans a root verb: root runs only what root owns, so what is installed
 // in LIBEXEC, or (provision, which installs it) an upload into a root folder.
 func (p *Program) admin(verb Verb, layout hosts.Layout) plan {
 	if verb.Upload {
-		return p.uploadTo(UploadFolder, "half-"+p.sum, "remove")
+		return p.uploadTo(UploadFolder, "half-", "remove")
 	}
 	return p.run(layout.AdminHalf())
 }
@@ -152,7 +156,7 @@ func (p *Program) service(ctx context.Context, verb Verb, layout hosts.Layout, f
 	if found != "" {
 		return p.run(found), nil
 	}
-	return p.uploadTo(layout.ServiceHalves(), p.sum, "keep"), nil
+	return p.uploadTo(layout.ServiceHalves(), "", "keep"), nil
 }
 
 // noAnswer explains an end without an answer.
