@@ -102,6 +102,7 @@ func (a *app) root() *cobra.Command {
 		a.hosts(),
 		a.config(),
 		a.lab(),
+		a.provision(),
 		a.labInitVerb(),
 		a.version(),
 		a.onHost(),

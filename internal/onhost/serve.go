@@ -22,6 +22,7 @@ func Verbs() map[string]Verb {
 	return map[string]Verb{
 		"deploy":      verbDeploy(),
 		"deploy-plan": verbDeployPlan(),
+		"provision":   verbProvision(),
 		"slotcheck":   verbSlotcheck(),
 	}
 }

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"agentworks-deploy/internal/report"
+)
+
+func (a *app) provision() *cobra.Command {
+	var plan bool
+	cmd := a.command(doc{
+		use:   "provision <host>",
+		short: "Make a host a slot host: accounts, folders, slotctl, the sudo rule",
+		long: `Give a host everything that slots need and the platform does not make: the slot
+accounts and their groups, their folders, the shared folders' ACLs, slotctl with
+its configuration, the slot table, the sudo rule, the AppArmor exception where
+the kernel wants one, and linger for the service account. It finishes whatever an
+earlier run left half-done, keeps the slot table and what administrators set, and
+touches nothing where nothing differs. It needs the admin channel. The service
+account, its app folder and its units are the platform's to make.`,
+		codes: `  0    the host is provisioned, or the plan was made
+  1    it cannot be: accounts in conflict, platform not installed, sudo rule refused
+  2    wrong words: flag, host file, unknown host, not root
+  3    the host could not be reached or the work could not be finished
+  4    another run holds the lock, or another program the account files
+  130  interrupted
+`,
+		example: program + " provision lab --plan\n" + program + " provision rts",
+		args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) (int, error) {
+		loaded, err := a.host(args[0])
+		if err != nil {
+			return 0, err
+		}
+		progress := a.progress()
+		defer progress.Close()
+		f, err := a.fleet(progress)
+		if err != nil {
+			return 0, err
+		}
+		e, err := f.Provision(ctx, &loaded.Host, plan)
+		progress.Close()
+		var bad error
+		if len(e.Rows) > 0 {
+			bad = report.WriteSteps(a.stdout, "provision", e.Rows, a.style())
+		}
+		return e.Exit, errors.Join(err, bad)
+	})
+	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
+	return cmd
+}
