@@ -5,9 +5,11 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // The names below end up in accounts, groups, unit files, sudo rules and mount
@@ -103,7 +105,25 @@ func (l *Loaded) check() []*Problem {
 		c.path("host_programs", program)
 	}
 	c.vault()
+	c.plain()
 	return c.problems
+}
+
+// plain refuses texts that no line of output or configuration could carry.
+func (c *checker) plain() {
+	odd := func(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) }
+	leaves(reflect.ValueOf(&c.Host).Elem(), "", func(key string, leaf reflect.Value) {
+		switch v := leaf.Interface().(type) {
+		case string:
+			if odd(v) {
+				c.bad(key, "holds a control byte")
+			}
+		case []string:
+			if slices.ContainsFunc(v, odd) {
+				c.bad(key, "holds a control byte")
+			}
+		}
+	})
 }
 
 func (c *checker) product() {

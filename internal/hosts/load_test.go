@@ -1,0 +1,306 @@
+package hosts
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"agentworks-deploy/internal/report"
+)
+
+// write makes a folder with one host file, x.yaml.
+func write(t testing.TB, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+const local = "channels: {admin: {local: {}}, service: {local: {}}}\n"
+
+func TestLayersOverrideEachOther(t *testing.T) {
+	dir := write(t, "product: vs\nslots: {count: 20, mode: on}\nretired: []\nchannels: {admin: {lab: {name: one}}, service: {lab: {name: one}}}\n")
+	l, err := Load(dir, "x",
+		[]string{"AGENTWORKS_DEPLOY_SLOTS_COUNT=30", "AGENTWORKS_DEPLOY_LAB=two", "AGENTWORKS_DEPLOY_HOSTS_DIR=/x", "PATH=/bin", "AGENTWORKS_DEPLOY_RELEASE_SERVICES=a,b"},
+		[]Setting{{Key: "slots.count", Value: "40", Flag: "--set"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "x.yaml")
+	want := map[string][2]string{
+		"product":                   {"vs", file + ":1"},
+		"slots.mode":                {"on", file + ":2"},
+		"slots.count":               {"40", "--set"},
+		"slots.prefix":              {"slot", "default"},
+		"channels.admin.lab.name":   {"two", "AGENTWORKS_DEPLOY_LAB"},
+		"channels.service.lab.name": {"two", "AGENTWORKS_DEPLOY_LAB"},
+		"retired":                   {"[]", file + ":3"},
+		"paths.app":                 {"/srv/vs", "default"},
+		"paths.docs":                {"/srv/vs/data/docs", "default"},
+		"release.services":          {"[a, b]", "AGENTWORKS_DEPLOY_RELEASE_SERVICES"},
+	}
+	for _, v := range l.Explain() {
+		if w, ok := want[v.Key]; ok && w != [2]string{v.Value, v.Source} {
+			t.Errorf("%s: %q from %s, want %q from %s", v.Key, v.Value, v.Source, w[0], w[1])
+		}
+		delete(want, v.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("not explained: %v", want)
+	}
+}
+
+func TestAKeyThatIsPresentCountsEvenWhenEmpty(t *testing.T) {
+	for text, problem := range map[string]string{
+		"slots: {count: }":       "x.yaml:2: slots.count: 0 is not between 1 and 998",
+		"slots: {prefix: ''}":    `x.yaml:2: slots.prefix: "" does not match`,
+		"paths: {app: }":         "x.yaml:2: paths.app: is empty",
+		"release: {manager: ~ }": `x.yaml:2: release.manager: "" is none of user, system`,
+		"tier: ''":               `x.yaml:2: tier: "" is none of single, team`,
+	} {
+		_, err := Load(write(t, "product: vs\n"+text+"\n"+local), "x", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v, want %q", text, err, problem)
+		}
+	}
+	l, err := Load(write(t, "product: vs\nrelease: {services: }\n"+local), "x", nil, nil)
+	if err != nil || len(l.Host.Release.Services) != 0 {
+		t.Errorf("an empty list of services became %q, %v", l.Host.Release.Services, err)
+	}
+}
+
+func TestBadHostFilesNameFileLineAndKey(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "x.yaml: is empty"},
+		{"# nothing\n", "x.yaml: is empty"},
+		{"- a", "x.yaml:1: wants keys and values, has a list"},
+		{"product: vs\nslot: {}\n", "x.yaml:2: slot: unknown key"},
+		{"product: vs\nslots:\n  mode: on\n  cuont: 3\n", "x.yaml:4: slots.cuont: unknown key"},
+		{"product: vs\nproduct: vs\n", `x.yaml:2: mapping key "product" already defined`},
+		{"product: [\n", "x.yaml:1: "},
+		{"product: vs\n\tslots: {}\n", "x.yaml:2: "},
+		{"product: vs\nslots: {count: many}\n", "x.yaml:2: slots.count: wants a whole number, has text"},
+		{"product: vs\nslots: {count: 1.5}\n", "x.yaml:2: slots.count: wants a whole number, has a number"},
+		{"product: vs\nslots: {count: 99999999999999999999}\n", "x.yaml:2: slots.count: wants a whole number"},
+		{"product: vs\nslots: {request_file: yes}\n", "x.yaml:2: slots.request_file: wants true or false, has text"},
+		{"product: 12\n", "x.yaml:1: product: wants text, has a number"},
+		{"product: vs\nslots: 3\n", "x.yaml:2: slots: wants keys and values, has a number"},
+		{"product: vs\nretired: tool\n", "x.yaml:2: retired: wants a list, has text"},
+		{"product: vs\nretired:\n  - a\n  - 2\n", "x.yaml:4: retired: wants a list of texts, has a number"},
+		{"product: &a vs\ntier: *a\n", "an anchor or alias"},
+		{"product: vs\n---\nproduct: vs\n", "holds more than one document"},
+		{"product: vs\nchannels: {admin: {local: {x: 1}}}\n", "x.yaml:2: channels.admin.local.x: unknown key"},
+	} {
+		_, err := Load(write(t, c.text), "x", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) || report.CodeOf(err) != report.ExitUsage {
+			t.Errorf("%q: %v (%d), want %q", c.text, err, report.CodeOf(err), c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: more than one line: %v", c.text, err)
+		}
+	}
+}
+
+func TestBadValuesAreRefused(t *testing.T) {
+	const both = "channels: {admin: {local: {}}, service: {local: {}}}"
+	for _, c := range []struct{ name, text, want string }{
+		{"no product", both, "product: is missing"},
+		{"B05 odd product", "product: 0day\n" + both, "product: "},
+		{"product is root", "product: root\n" + both, "is taken"},
+		{"product in LIBEXEC", "product: slotctl\n" + both, "is taken"},
+		{"product is a slot", "product: slot01\n" + both, "one of its own slots"},
+		{"product is the group", "product: slotshared\n" + both, "one of its own slots"},
+		{"B05 odd prefix", "product: vs\nslots: {prefix: 0day}\n" + both, "slots.prefix: "},
+		{"prefix with dash", "product: vs\nslots: {prefix: a-b}\n" + both, "slots.prefix: "},
+		{"too many slots", "product: vs\nslots: {count: 999}\n" + both, "slots.count: 999 is not between"},
+		{"ids over nobody", "product: vs\nslots: {ids: 65000}\n" + both, "slots.ids: "},
+		{"mode", "product: vs\nslots: {mode: maybe}\n" + both, "slots.mode: \"maybe\" is none of off, optin, on"},
+		{"B45 path with space", "product: vs\npaths: {app: /srv/agent works}\n" + both, "paths.app: \"/srv/agent works\" is not an absolute path"},
+		{"B45 path with control byte", "product: vs\npaths: {app: \"/srv/a\\x1b\"}\n" + both, `paths.app: "/srv/a\x1b" is not`},
+		{"B45 path with newline", "product: vs\npaths: {app: \"/srv/a\\n\"}\n" + both, "paths.app: "},
+		{"B45 path with wildcard", "product: vs\npaths: {app: /srv/a*}\n" + both, "paths.app: "},
+		{"B45 path with percent", "product: vs\npaths: {docs: /srv/%h/x}\n" + both, "paths.docs: "},
+		{"relative path", "product: vs\npaths: {app: srv/a}\n" + both, "paths.app: "},
+		{"path with ..", "product: vs\npaths: {app: /srv/a/../b}\n" + both, "paths.app: \"/srv/a/../b\" is not clean: write /srv/b"},
+		{"path with slash", "product: vs\npaths: {app: /srv/a/}\n" + both, "is not clean"},
+		{"system folder", "product: vs\npaths: {app: /etc/vs}\n" + both, "belongs to the system"},
+		{"top folder", "product: vs\npaths: {docs: /data}\n" + both, "is a folder of the system"},
+		{"docs above app", "product: vs\npaths: {app: /srv/x/app, docs: /srv/x}\n" + both, "paths.docs: /srv/x holds the app folder"},
+		{"docs is app", "product: vs\npaths: {docs: /srv/vs}\n" + both, "paths.docs: "},
+		{"docs in releases", "product: vs\npaths: {docs: /srv/vs/releases/docs}\n" + both, "paths.docs: "},
+		{"home in docs", "product: vs\npaths: {home: /srv/vs/data/docs/home}\n" + both, "paths.home: "},
+		{"no channels", "product: vs\n", "channels.admin: is missing"},
+		{"two ways", "product: vs\nchannels: {admin: {local: {}, lab: {name: a}}, service: {local: {}}}\n", "x.yaml:2: channels.admin: has local and lab: exactly one"},
+		{"lab without name", "product: vs\nchannels: {admin: {lab: }, service: {local: {}}}\n", "x.yaml:2: channels.admin.lab.name: "},
+		{"ssh option as host", "product: vs\nchannels: {admin: {ssh: {host: -oProxyCommand=x}}, service: {local: {}}}\n", "channels.admin.ssh.host: "},
+		{"ssh without host", "product: vs\nchannels: {admin: {ssh: {}}, service: {local: {}}}\n", "channels.admin.ssh.host: "},
+		{"ssm without instance", "product: vs\nchannels: {admin: {ssm: {region: us-west-2}}, service: {local: {}}}\n", "channels.admin.ssm.instance: wants exactly one"},
+		{"ssm twice", "product: vs\nchannels: {admin: {ssm: {region: us-west-2, instance: {id: i-0123456789abcdef0, tag: a=b}}}, service: {local: {}}}\n", "wants exactly one"},
+		{"V-01 team without slots", "product: vs\ntier: team\nlisten: {auth: true}\n" + both, "slots.mode: is off on a team host"},
+		{"team without login", "product: vs\ntier: team\nslots: {mode: on}\n" + both, "listen.auth: is false on a team host"},
+		{"unit name", "product: vs\nrelease: {services: ['a b']}\n" + both, "release.services: "},
+		{"health", "product: vs\nrelease: {health: ['ftp://x/']}\n" + both, "release.health: is not an http or https address"},
+		{"password in address", "product: vs\nvault: {address: 'https://me:hunter2@x/', mount: secret}\n" + both, "holds a user or password"},
+		{"env key", "product: vs\nenv: {required: ['A=b']}\n" + both, "env.required: "},
+	} {
+		_, err := Load(write(t, c.text), "x", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) || report.CodeOf(err) != report.ExitUsage {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: a secret is shown: %v", c.name, err)
+		}
+	}
+}
+
+func TestBadUpperLayersSayWhichOne(t *testing.T) {
+	dir := write(t, "product: vs\n"+local)
+	for _, c := range []struct {
+		environ  []string
+		settings []Setting
+		want     string
+	}{
+		{[]string{"AGENTWORKS_DEPLOY_SLOTS_CUONT=3"}, nil, "environment variable AGENTWORKS_DEPLOY_SLOTS_CUONT names no setting"},
+		{[]string{"AGENTWORKS_DEPLOY_SLOTS_COUNT=x"}, nil, `environment variable AGENTWORKS_DEPLOY_SLOTS_COUNT: wants a whole number, has "x"`},
+		{[]string{"AGENTWORKS_DEPLOY_SLOTS_COUNT="}, nil, "AGENTWORKS_DEPLOY_SLOTS_COUNT: wants a whole number"},
+		{[]string{"AGENTWORKS_DEPLOY_SLOTS_COUNT=0"}, nil, "AGENTWORKS_DEPLOY_SLOTS_COUNT: slots.count: 0 is not between"},
+		{nil, []Setting{{"slots.cuont", "3", "--set"}}, "--set: slots.cuont: unknown key"},
+		{nil, []Setting{{"slots", "3", "--set"}}, "--set: slots: is a section"},
+		{nil, []Setting{{"paths.app", "/srv/a b", "--app"}}, "--app: paths.app: "},
+		{nil, []Setting{{"channels.admin.ssh.host", "x", "--set"}}, "channels.admin: has local and ssh"},
+	} {
+		_, err := Load(dir, "x", c.environ, c.settings)
+		if err == nil || !strings.Contains(err.Error(), c.want) || report.CodeOf(err) != report.ExitUsage {
+			t.Errorf("%v %v: %v, want %q", c.environ, c.settings, err, c.want)
+		}
+	}
+}
+
+func TestUnknownHost(t *testing.T) {
+	dir := write(t, "product: vs\n"+local)
+	for name, want := range map[string]string{
+		"y":           `unknown host "y": there is no ` + dir + "/y.yaml (hosts here: x)",
+		"../x":        "is not a host name",
+		"":            "is not a host name",
+		"x\x1b":       "is not a host name",
+		"X":           "is not a host name",
+		"-x":          "is not a host name",
+		"x/y":         "is not a host name",
+		"x.yaml":      "unknown host",
+		"nul\x00":     "is not a host name",
+		".x":          "is not a host name",
+		"folder-none": "unknown host",
+	} {
+		_, err := Load(dir, name, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || report.CodeOf(err) != report.ExitUsage {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+}
+
+func TestDirRules(t *testing.T) {
+	base := t.TempDir()
+	t.Chdir(base)
+	mkdir := func(names ...string) {
+		for _, name := range names {
+			if err := os.MkdirAll(filepath.Join(base, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	self := filepath.Join(base, "inst/bin/agentworks-deploy")
+	mkdir("flag", "env", "inst/bin")
+	env := []string{"AGENTWORKS_DEPLOY_HOSTS_DIR=" + filepath.Join(base, "env")}
+	check := func(flag string, environ []string, wantDir, wantRule string) {
+		t.Helper()
+		dir, rule, err := Dir(flag, environ, self)
+		if err != nil || dir != wantDir || rule != wantRule {
+			t.Errorf("%s by %s, %v; want %s by %s", dir, rule, err, wantDir, wantRule)
+		}
+	}
+	if _, _, err := Dir("", nil, self); report.CodeOf(err) != report.ExitUsage {
+		t.Errorf("no folder at all: %v", err)
+	}
+	mkdir("inst/hosts")
+	check("", nil, filepath.Join(base, "inst/hosts"), "beside the program's folder")
+	mkdir("hosts")
+	check("", nil, "hosts", "./hosts")
+	check("", env, filepath.Join(base, "env"), "AGENTWORKS_DEPLOY_HOSTS_DIR")
+	check("flag", env, "flag", "--hosts-dir")
+	if _, _, err := Dir("missing", env, self); report.CodeOf(err) != report.ExitUsage {
+		t.Errorf("a missing folder that was asked for: %v", err)
+	}
+}
+
+func TestSecretsAreBlackedOut(t *testing.T) {
+	for in, want := range map[string]string{
+		"postgres://me:hunter2@db.example/x?sslmode=off": "postgres://***@db.example/x?***",
+		"host=db password=hunter2 user=me":               "host=db password=*** user=me",
+		"https://vault.example:8200":                     "https://vault.example:8200",
+		"https://x/y?token=abc":                          "https://x/y?***",
+		"plain":                                          "plain",
+	} {
+		if got := redact(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Every scalar of the schema has a name in the environment, and no two share one.
+func TestEveryKeyHasItsOwnVariable(t *testing.T) {
+	seen := map[string]string{envName("hosts.dir"): "hosts.dir", envName("lab"): "lab"}
+	for _, key := range knownKeys() {
+		if other, taken := seen[envName(key)]; taken {
+			t.Errorf("%s and %s share %s", key, other, envName(key))
+		}
+		seen[envName(key)] = key
+		h := Defaults()
+		if err := setText(&h, key, "1"); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// A host that crossed the channel is the host that was loaded.
+func TestCommittedHostsAreRight(t *testing.T) {
+	dir := "../../hosts"
+	names, err := Names(dir)
+	if err != nil || !reflect.DeepEqual(names, []string{"confida", "excellence", "lab", "rts", "sparkquill"}) {
+		t.Fatalf("%v, %v", names, err)
+	}
+	for _, name := range names {
+		if _, err := Load(dir, name, nil, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func FuzzHostFile(f *testing.F) {
+	for _, name := range []string{"lab", "rts", "confida"} {
+		data, err := os.ReadFile("../../hosts/" + name + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("? {a: b}\n: c"))
+	f.Add([]byte("<<: {product: x}"))
+	f.Add([]byte("product: |\n  x\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h := Defaults()
+		lines, err := readYAML(&h, "x.yaml", data)
+		if err != nil {
+			return
+		}
+		l := &Loaded{Host: h, File: "x.yaml", source: map[string]string{}, lines: lines}
+		if l.finish(nil, nil) == nil && strings.ContainsAny(l.Host.Paths.App+l.Host.Product, " \t\n\x00'\"%*") {
+			t.Errorf("accepted %q %q", l.Host.Paths.App, l.Host.Product)
+		}
+		l.Explain()
+	})
+}
