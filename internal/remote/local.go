@@ -26,7 +26,7 @@ func newLocal(role Role, product string) (Channel, error) {
 	}
 	l := &local{account: product}
 	if root {
-		l.prefix = []string{"/usr/bin/setpriv", "--reuid=" + product, "--regid=" + product, "--init-groups", "--reset-env", "--"}
+		l.prefix = asAccount(product)
 	}
 	return l, nil
 }
@@ -44,3 +44,9 @@ func (l *local) Run(ctx context.Context, c Cmd) (int, error) {
 func (l *local) String() string { return "this machine as " + l.account }
 
 func (l *local) Close() error { return nil }
+
+// asAccount are the words that make root an account, with its groups and an
+// environment of its own, before a program (case B55).
+func asAccount(name string) []string {
+	return []string{"/usr/bin/setpriv", "--reuid=" + name, "--regid=" + name, "--init-groups", "--reset-env", "--"}
+}

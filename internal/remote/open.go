@@ -16,6 +16,10 @@ func Open(host *hosts.Host, role Role) (Channel, error) {
 		return newLocal(role, host.Product)
 	case way.Lab != nil:
 		return newLab(way.Lab.Name, account)
+	case way.SSH != nil:
+		return newSSH(*way.SSH, role, account), nil
+	case way.SSM != nil:
+		return newSSM(*way.SSM, account), nil
 	}
-	return nil, report.Coded(report.ExitUsage, "the %s channel of %s is %s, which this version cannot reach: only local and lab", role, host.Name, way)
+	return nil, report.Coded(report.ExitUsage, "%s has no %s channel: add channels.%s to its host file", host.Name, role, role)
 }
