@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ type account struct {
 	uid, gid          uint32
 	groups            []uint32 // all of them, gid among them
 }
+
+var errNoAccount = errors.New("no such account")
 
 // readAccount reads passwd and group below etc.
 func readAccount(etc, name string) (account, error) {
@@ -45,7 +48,7 @@ func parseAccount(passwd, group, name string) (account, error) {
 		a.groups = memberships(group, name, a.gid)
 		return a, nil
 	}
-	return account{}, fmt.Errorf("no account %q", name)
+	return account{}, fmt.Errorf("%w: %q", errNoAccount, name)
 }
 
 func memberships(group, name string, gid uint32) []uint32 {
