@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"agentworks-deploy/internal/fleet"
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/report"
+)
+
+// sampleRelease lies beside the program; it is what a lab gets without --release.
+const sampleRelease = "sample-release"
+
+func (a *app) deploy() *cobra.Command {
+	var ask fleet.Deploy
+	var cmd *cobra.Command
+	cmd = a.command(doc{
+		use:   "deploy <host>",
+		short: "Make a release live on a host, and prove it",
+		long: `Send a release, verify every byte, make it live in one step, restart the services,
+judge their health, and run the self-test. A failure before the switch leaves the
+host as it was; one after it says what runs now, and nothing is rolled back.
+No step needs root: a host that is not provisioned is refused, unless --provision
+runs that verb first over the admin channel. A lab is always provisioned first, and
+its default release is the sample release beside this program.`,
+		codes: `  0    the release is live, its services are healthy, the self-test passed
+  1    it is not, or not all of that
+  2    wrong words: flag, host file, unknown host, a release that is none
+  3    the host could not be reached or the deploy could not finish
+  4    another deploy holds the lock
+  130  interrupted
+`,
+		example: program + " deploy lab\n" + program + " deploy rts --release build/release.tar.gz",
+		args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) (int, error) {
+		loaded, err := a.host(args[0])
+		if err != nil {
+			return 0, err
+		}
+		host := &loaded.Host
+		lab := isLab(host)
+		ask.Programs = filepath.Dir(a.self)
+		if ask.Release == "" {
+			if !lab {
+				return 0, report.Coded(report.ExitUsage, "deploy %s needs --release: a folder, or a tar of one", host.Name)
+			}
+			ask.Release = filepath.Join(ask.Programs, sampleRelease)
+		}
+		if !cmd.Flags().Changed("provision") {
+			ask.Provision = lab
+		}
+		progress := a.progress()
+		defer progress.Close()
+		f, err := a.fleet(progress)
+		if err != nil {
+			return 0, err
+		}
+		done, err := f.Deploy(ctx, host, ask)
+		progress.Close()
+		return a.deployed(host, done, err)
+	})
+	f := cmd.Flags()
+	f.StringVar(&ask.Release, "release", "", "folder with the release, or a tar of it, plain or gzip (a lab's default: the sample release)")
+	f.BoolVar(&ask.Plan, "plan", false, "say what would be done and change nothing")
+	f.BoolVar(&ask.Provision, "provision", false, "provision the host first, over its admin channel (a lab's default)")
+	return cmd
+}
+
+// isLab tells whether both channels of h lead to a lab.
+func isLab(h *hosts.Host) bool { return h.Channels.Admin.Lab != nil && h.Channels.Service.Lab != nil }
+
+// deployed prints what came of a deploy: its steps, the self-test, and where
+// something failed what it failed to prove.
+func (a *app) deployed(host *hosts.Host, done fleet.Deployed, err error) (int, error) {
+	var bad error
+	if len(done.Provision) > 0 {
+		bad = report.WriteSteps(a.stdout, "provision", done.Provision, a.style())
+	}
+	if len(done.Steps) > 0 {
+		bad = errors.Join(bad, report.WriteSteps(a.stdout, "deploy", done.Steps, a.style()))
+	}
+	if len(done.SelfTest) == 0 {
+		return done.Exit, errors.Join(err, bad)
+	}
+	proof := report.New(host.Name, "basic", done.Release, done.SelfTest, false)
+	bad = errors.Join(bad, proof.Write(a.stdout, report.Formats()[0], a.style()))
+	if err == nil && proof.Exit != report.ExitOK {
+		err = report.Coded(done.Exit, "release %s is live on %s and its services are healthy, but the self-test did not pass; nothing was rolled back", done.Release, host.Name)
+	}
+	if err == nil && bad == nil {
+		_, bad = fmt.Fprintf(a.stdout, "deployed: %s is live on %s\n", done.Release, host.Name)
+	}
+	return done.Exit, errors.Join(err, bad)
+}

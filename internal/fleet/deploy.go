@@ -1,0 +1,211 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/onhost"
+	"agentworks-deploy/internal/release"
+	"agentworks-deploy/internal/report"
+)
+
+// Deploy is one deploy as a person asks for it.
+type Deploy struct {
+	Release   string // a folder, or a tar of one, plain or gzip
+	Programs  string // the folder with the runtime programs
+	Plan      bool
+	Provision bool // provision the host first, over its admin channel
+}
+
+// Deployed is what came of it. The rows are true also beside an error.
+type Deployed struct {
+	Release   string
+	Provision []report.Row
+	Steps     []report.Row
+	SelfTest  []report.Row // empty where the deploy did not come so far
+	Exit      int
+}
+
+// loadTimeout bounds what happens on this side before the host is asked.
+const loadTimeout = 30 * time.Minute
+
+// Deploy loads the release, completes it with the runtime's programs, asks the
+// host what of it is missing there, and has it made live.
+func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deployed, error) {
+	p := &pushed{f: f, host: host, ask: d}
+	defer p.close()
+	steps := &release.Steps{Log: f.Log, Every: 5 * time.Second}
+	if err := steps.Do(ctx, "load", loadTimeout, p.load); err != nil {
+		return p.done, err
+	}
+	if d.Provision {
+		if pending, err := p.provision(ctx); err != nil || pending {
+			return p.done, err
+		}
+	}
+	if d.Plan {
+		_, err := p.call(ctx, call{verb: "deploy-plan", plan: true}, nil)
+		return p.done, err
+	}
+	answer, err := p.call(ctx, call{verb: "deploy", args: onhost.DeployArgs{Ask: true}}, nil)
+	if err != nil || p.done.Exit != report.ExitOK {
+		return p.done, err
+	}
+	_, err = p.call(ctx, call{verb: "deploy"}, answer.Missing)
+	return p.done, err
+}
+
+// pushed is one release on its way to one host.
+type pushed struct {
+	f    *Fleet
+	host *hosts.Host
+	ask  Deploy
+	done Deployed
+
+	unpacked string // a folder of ours to be removed
+	tree     *release.Tree
+	m        *release.Manifest
+	manifest []byte
+}
+
+func (p *pushed) close() {
+	if p.unpacked == "" {
+		return
+	}
+	if err := os.RemoveAll(p.unpacked); err != nil {
+		fmt.Fprintf(p.f.Log, "remove the unpacked release: %v\n", err)
+	}
+}
+
+// load reads the release; everything wrong with it is the caller's word (2).
+func (p *pushed) load(ctx context.Context) error {
+	dir, err := p.folder(ctx)
+	if err == nil {
+		p.tree, err = release.ReadTree(ctx, dir)
+	}
+	if err != nil {
+		return wrongRelease(ctx, err)
+	}
+	if err := p.tree.Complete(p.ask.Programs); err != nil {
+		return report.Coded(report.ExitUnfinished, "%w", err)
+	}
+	if len(p.tree.Replaced) > 0 {
+		fmt.Fprintf(p.f.Log, "load: the release's own %s: replaced by this program's\n", strings.Join(p.tree.Replaced, ", "))
+	}
+	if p.m, err = p.tree.Manifest(p.host.Product); err != nil {
+		return wrongRelease(ctx, err)
+	}
+	p.done.Release = p.m.ID
+	p.manifest, err = p.m.Encode()
+	return err
+}
+
+func wrongRelease(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return report.Coded(report.ExitUsage, "%w", err)
+}
+
+// folder is the release's folder; a tar is unpacked into one of ours.
+func (p *pushed) folder(ctx context.Context) (string, error) {
+	info, err := os.Stat(p.ask.Release)
+	if err != nil {
+		return "", fmt.Errorf("find the release: %w", err)
+	}
+	if info.IsDir() {
+		return p.ask.Release, nil
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("the release %s is neither a folder nor a tar file", p.ask.Release)
+	}
+	file, err := os.Open(p.ask.Release)
+	if err != nil {
+		return "", fmt.Errorf("read the release: %w", err)
+	}
+	defer file.Close()
+	if p.unpacked, err = os.MkdirTemp("", "agentworks-deploy-release-"); err != nil {
+		return "", fmt.Errorf("make a folder for the release: %w", err)
+	}
+	if err := release.Unpack(ctx, file, p.unpacked, release.DefaultLimits()); err != nil {
+		return "", fmt.Errorf("release %s: %w", p.ask.Release, err)
+	}
+	return p.unpacked, nil
+}
+
+// provision makes the host a slot host first. Pending tells that only a plan
+// was made and the host is not one yet, so that it cannot be asked further.
+func (p *pushed) provision(ctx context.Context) (pending bool, err error) {
+	e, err := p.f.Provision(ctx, p.host, p.ask.Plan)
+	p.done.Provision, p.done.Exit = e.Rows, e.Exit
+	if err != nil {
+		return false, err
+	}
+	for _, r := range e.Rows {
+		if r.State == report.Planned {
+			p.done.Steps = append(p.done.Steps, report.Row{State: report.Planned, Check: "release", Detail: p.m.ID + ": deploy it once the host is provisioned"})
+			return true, nil
+		}
+	}
+	return e.Exit != report.ExitOK, nil
+}
+
+// call sends the manifest and the wanted contents, and takes the answer over.
+func (p *pushed) call(ctx context.Context, c call, wanted []string) (release.Answer, error) {
+	args := onhost.DeployArgs{Manifest: release.Digest(p.manifest)}
+	if given, ok := c.args.(onhost.DeployArgs); ok {
+		args.Ask = given.Ask
+	}
+	c.args = args
+	body, sink := io.Pipe()
+	c.body = body
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		sink.CloseWithError(release.WritePayload(ctx, sink, p.manifest, p.m, p.tree, wanted, p.progress(wanted)))
+	}()
+	e, err := p.f.call(ctx, p.host, c)
+	body.CloseWithError(errAnswered)
+	<-sent
+	var data onhost.DeployData
+	if len(e.Data) > 0 {
+		if jsonErr := json.Unmarshal(e.Data, &data); jsonErr != nil {
+			return data.Answer, errors.Join(err, report.Coded(report.ExitUnfinished, "read the answer to %s: %w", c.verb, jsonErr))
+		}
+	}
+	if args.Ask && err == nil && e.Exit == report.ExitOK {
+		return data.Answer, nil // what it planned is about to be done
+	}
+	from := min(max(data.SelfTest, 0), len(e.Rows))
+	p.done.Steps, p.done.SelfTest, p.done.Exit = e.Rows[:from], e.Rows[from:], e.Exit
+	return data.Answer, err
+}
+
+var errAnswered = errors.New("the host has answered")
+
+// progress says every few seconds how much has been sent.
+func (p *pushed) progress(wanted []string) func(int64) {
+	var total int64
+	sizes := map[string]int64{}
+	for _, file := range p.m.Files {
+		sizes[file.SHA256] = file.Size
+	}
+	for _, sha := range wanted {
+		total += sizes[sha]
+	}
+	said := time.Now()
+	return func(sent int64) {
+		if time.Since(said) < 5*time.Second {
+			return
+		}
+		said = time.Now()
+		fmt.Fprintf(p.f.Log, "transfer: %d of %d MB sent\n", sent>>20, total>>20)
+	}
+}

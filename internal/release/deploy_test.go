@@ -1,0 +1,390 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/report"
+)
+
+// site is a host in a temporary folder: real files, a stand-in for systemd and
+// for what only a provisioned machine has.
+type site struct {
+	store   *Store
+	manager *Manager
+	calls   func() string
+	log     bytes.Buffer
+	answer  string // of the health URL
+	url     string
+	tested  func() ([]report.Row, error)
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{store: testStore(t), answer: `{"ok":true}`}
+	s.store.Slots = false // the chain belongs to the lab's tests
+	s.manager, s.calls = stubManager(t, unitText("active", "running", 7, 0))
+	s.url = answering(t, func(int) string { return s.answer })
+	s.tested = func() ([]report.Row, error) { return []report.Row{{State: report.Pass, Check: "all"}}, nil }
+	return s
+}
+
+func (s *site) deploy(t *testing.T, b built, want Want) ([]report.Row, Answer, *Deploy, error) {
+	t.Helper()
+	d := s.make()
+	asked, err := s.store.Look(context.Background(), b.m, b.manifest)
+	must(t, err)
+	rows, answer, err := d.Run(context.Background(), want, Digest(b.manifest), b.payload(t, asked.Missing))
+	return rows, answer, d, err
+}
+
+func (s *site) make() *Deploy {
+	h := &hosts.Host{Name: "there", Product: "vs", Release: hosts.Release{Services: []string{"vs-agent"}, Health: []string{s.url}}}
+	linger := filepath.Join(s.store.Layout.App, "..")
+	health := testHealth(s.manager, &s.log, s.url)
+	health.Deadline = 200 * time.Millisecond
+	return &Deploy{
+		Store: s.store, Manager: s.manager, Health: health, Log: &s.log,
+		Preflight: &Preflight{Host: h, Store: s.store, Manager: &Manager{Systemctl: s.manager.Systemctl, UID: 70001}, Linger: linger},
+		Steps:     &Steps{Log: &s.log, Every: time.Second},
+		Arch:      "amd64",
+		Glibc:     func() (string, error) { return "2.36", nil },
+		SelfTest:  func(context.Context) ([]report.Row, error) { return s.tested() },
+	}
+}
+
+func (s *site) state(t *testing.T) string {
+	t.Helper()
+	return listing(t, s.store.Layout.App)
+}
+
+func (s *site) history(t *testing.T) *History {
+	t.Helper()
+	h, err := readHistory(s.store.Layout.App)
+	must(t, err)
+	return h
+}
+
+func (s *site) restarts() int { return strings.Count(s.calls(), " restart -- ") }
+
+func find(rows []report.Row, check string) report.Row {
+	for _, r := range rows {
+		if r.Check == check {
+			return r
+		}
+	}
+	return report.Row{}
+}
+
+func TestDeployMakesAReleaseLive(t *testing.T) {
+	s := newSite(t)
+	first, second := variant(t, "one"), variant(t, "two")
+	rows, answer, d, err := s.deploy(t, first, Doing)
+	must(t, err)
+	if find(rows, "current").State != report.Changed || find(rows, "services").State != report.Changed || len(d.SelfTestRows()) != 1 || answer.Before != "" {
+		t.Fatalf("rows %v, answer %+v", rows, answer)
+	}
+	must(t, Verify(context.Background(), s.store.Layout.Current(), first.m, first.manifest))
+	if _, err := os.Lstat(filepath.Join(s.store.dir(first.m.ID), MarkerName)); err == nil {
+		t.Error("the marker stays")
+	}
+
+	// The same id again: nothing up to the self-test.
+	before, restarts := s.state(t), s.restarts()
+	rows, answer, d, err = s.deploy(t, first, Doing)
+	must(t, err)
+	if !answer.Present || find(rows, "services").State != report.OK || len(d.SelfTestRows()) != 1 || s.restarts() != restarts {
+		t.Errorf("rows %v, answer %+v", rows, answer)
+	}
+	if after := s.state(t); trimLock(after) != trimLock(before) {
+		t.Errorf("a deploy with nothing to do changed\n%s\nto\n%s", before, after)
+	}
+
+	_, answer, _, err = s.deploy(t, second, Doing)
+	must(t, err)
+	if answer.Before != first.m.ID || s.restarts() != restarts+1 {
+		t.Errorf("answer %+v, %d restarts", answer, s.restarts())
+	}
+	// Back to the first: there, but not live; a new number.
+	_, answer, _, err = s.deploy(t, first, Doing)
+	must(t, err)
+	if !answer.Present || answer.Before != second.m.ID {
+		t.Errorf("answer %+v", answer)
+	}
+	// The same id with other bytes: replaced under a new number.
+	must(t, os.WriteFile(filepath.Join(s.store.dir(first.m.ID), "bin/slotctl"), []byte("broken"), 0o755))
+	_, _, _, err = s.deploy(t, first, Doing)
+	must(t, err)
+	must(t, Verify(context.Background(), s.store.Layout.Current(), first.m, first.manifest))
+	h := s.history(t)
+	for i, id := range []string{first.m.ID, second.m.ID, first.m.ID, first.m.ID} {
+		if e := h.Deploys[i]; e.Seq != i+1 || e.ID != id || e.Outcome != Live {
+			t.Errorf("deploy %d is %+v", i+1, e)
+		}
+	}
+	if len(h.Deploys) != 4 {
+		t.Errorf("%d deploys", len(h.Deploys))
+	}
+}
+
+// trimLock drops the lock's line: its time moves.
+func trimLock(s string) string {
+	var kept []string
+	for _, l := range strings.Split(s, "\n") {
+		if !strings.HasPrefix(l, "deploy.lock ") {
+			kept = append(kept, l)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+func TestPlanChangesNothing(t *testing.T) {
+	s := newSite(t)
+	b := variant(t, "planned")
+	before := s.state(t)
+	rows, answer, _, err := s.deploy(t, b, Planning)
+	must(t, err)
+	if find(rows, "release").State != report.Planned || find(rows, "current").State != report.Planned || len(answer.Missing) != len(b.m.contents()) {
+		t.Errorf("rows %v, answer %+v", rows, answer)
+	}
+	if after := s.state(t); after != before {
+		t.Errorf("a plan changed\n%s\nto\n%s", before, after)
+	}
+	// Errors included.
+	must(t, os.Mkdir(s.store.Layout.Current(), 0o755))
+	before = s.state(t)
+	rows, _, _, err = s.deploy(t, b, Planning)
+	if err != nil || find(rows, "preflight").State != report.Fail {
+		t.Errorf("rows %v, %v", rows, err)
+	}
+	if after := s.state(t); after != before {
+		t.Errorf("a refused plan changed\n%s\nto\n%s", before, after)
+	}
+}
+
+func TestR08SecondDeployIsRefusedAtOnce(t *testing.T) {
+	s := newSite(t)
+	must(t, os.WriteFile(s.store.Layout.DeployLock(), []byte("4711 deploy/transfer 2026-10-04T12:00:00Z\n"), 0o600))
+	f, err := os.Open(s.store.Layout.DeployLock())
+	must(t, err)
+	defer f.Close()
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	_, _, _, err = s.deploy(t, variant(t, "second"), Doing)
+	if report.CodeOf(err) != report.ExitLocked {
+		t.Fatalf("%v (%d)", err, report.CodeOf(err))
+	}
+	for _, want := range []string{"4711", "deploy/transfer", "2026-10-04T12:00:00Z"} { // who, at which step, since when (case B35)
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	if left, err := os.ReadDir(s.store.Layout.Releases()); err != nil || len(left) > 0 {
+		t.Errorf("in releases: %v, %v", left, err)
+	}
+}
+
+func TestFailureBeforeTheSwitchLeavesTheHostAsItWas(t *testing.T) {
+	b := variant(t, "new")
+	disk := errors.New("input/output error")
+	for name, c := range map[string]struct {
+		brk  func(t *testing.T, s *site, d *Deploy) *Payload
+		want string
+	}{
+		"payload cut": {func(t *testing.T, s *site, d *Deploy) *Payload {
+			var buf bytes.Buffer
+			must(t, WritePayload(context.Background(), &buf, b.manifest, b.m, b.tree, nil, nil))
+			return ReadPayload(&buf)
+		}, "was not sent"},
+		"disk": {func(t *testing.T, s *site, d *Deploy) *Payload {
+			s.store.SyncFS = func(int) error { return disk }
+			return nil
+		}, disk.Error()},
+		"names on the disk": {func(t *testing.T, s *site, d *Deploy) *Payload {
+			s.store.SyncDir = func(int) error { return disk }
+			return nil
+		}, disk.Error()},
+		"leftovers": {func(t *testing.T, s *site, d *Deploy) *Payload {
+			must(t, os.MkdirAll(filepath.Join(s.store.Layout.App, ".current.agentworks-new"), 0o755))
+			must(t, os.WriteFile(filepath.Join(s.store.Layout.App, ".current.agentworks-new/x"), nil, 0o644))
+			return nil
+		}, "directory not empty"},
+		"other arch": {func(t *testing.T, s *site, d *Deploy) *Payload {
+			d.Arch = "arm64"
+			return nil
+		}, "built for amd64"},
+		"other glibc": {func(t *testing.T, s *site, d *Deploy) *Payload {
+			d.Glibc = func() (string, error) { return "", disk }
+			return nil
+		}, disk.Error()},
+		"history": {func(t *testing.T, s *site, d *Deploy) *Payload {
+			must(t, os.WriteFile(filepath.Join(s.store.Layout.App, HistoryName), []byte("{"), 0o600))
+			return nil
+		}, "deploy history"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			_, _, _, err := s.deploy(t, variant(t, "old"), Doing)
+			must(t, err)
+			restarts := s.restarts()
+			d := s.make()
+			p := c.brk(t, s, d)
+			before := trimLock(s.state(t))
+			if p == nil {
+				l, err := s.store.Look(context.Background(), b.m, b.manifest)
+				must(t, err)
+				p = b.payload(t, l.Missing)
+			}
+			_, _, err = d.Run(context.Background(), Doing, Digest(b.manifest), p)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("%v, want %q", err, c.want)
+			}
+			after := trimLock(s.state(t))
+			if undated(after) != undated(before) || s.restarts() != restarts {
+				t.Errorf("changed\n%s\nto\n%s", before, after)
+			}
+		})
+	}
+}
+
+// undated drops the times of folders and of the log from a listing.
+func undated(listing string) string {
+	var kept []string
+	for _, l := range strings.Split(listing, "\n") {
+		f := strings.Split(l, " ")
+		if len(f) > 2 && (strings.HasPrefix(f[1], "d") || f[0] == HistoryName) {
+			l = f[0] + " " + f[1]
+		}
+		kept = append(kept, l)
+	}
+	return strings.Join(kept, "\n")
+}
+
+func TestR03FailureAfterTheSwitchIsLoudAndRollsNothingBack(t *testing.T) {
+	s := newSite(t)
+	old, b := variant(t, "old"), variant(t, "new")
+	_, _, _, err := s.deploy(t, old, Doing)
+	must(t, err)
+	s.answer = `{"ok":false}`
+	_, _, d, err := s.deploy(t, b, Doing)
+	if report.CodeOf(err) != report.ExitState || len(d.SelfTestRows()) != 0 {
+		t.Fatalf("%v (%d)", err, report.CodeOf(err))
+	}
+	for _, want := range []string{"current names release " + b.m.ID, "ok is false", old.m.ID + ") was not put back"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	if !strings.Contains(s.log.String(), "vs-agent: line 20") {
+		t.Errorf("no journal in\n%s", s.log.String())
+	}
+	if id, _, err := s.store.Current(); err != nil || id != b.m.ID {
+		t.Errorf("current names %s, %v", id, err)
+	}
+	if last, _ := s.history(t).Last(); last.Outcome != Unhealthy {
+		t.Errorf("recorded as %+v", last)
+	}
+	if left, err := s.store.Leftovers(""); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+
+	// The next run of the same release restarts the services and sees them well.
+	restarts := s.restarts()
+	s.answer = `{"ok":true}`
+	s.tested = func() ([]report.Row, error) {
+		return []report.Row{{State: report.Fail, Check: "runner-reachable"}}, nil
+	}
+	_, _, d, err = s.deploy(t, b, Doing)
+	must(t, err)
+	if s.restarts() != restarts+1 || report.Verdict(d.SelfTestRows(), false) != report.ExitState {
+		t.Errorf("%d restarts, self-test %v", s.restarts()-restarts, d.SelfTestRows())
+	}
+	if id, _, err := s.store.Current(); err != nil || id != b.m.ID {
+		t.Errorf("after a failed self-test current names %s, %v", id, err)
+	}
+}
+
+func TestRunThatWasCutOffIsFinishedByTheNext(t *testing.T) {
+	b := variant(t, "cut")
+	for name, cut := range map[string]func(t *testing.T, s *site){
+		"before the switch": func(t *testing.T, s *site) {
+			h := s.history(t)
+			h.begin(b.m.ID, Digest(b.manifest), time.Now())
+			must(t, writeHistory(s.store.Layout.App, h))
+		},
+		"before the restart": func(t *testing.T, s *site) {
+			h := s.history(t)
+			h.begin(b.m.ID, Digest(b.manifest), time.Now())
+			must(t, writeHistory(s.store.Layout.App, h))
+			install(t, s.store, b)
+			must(t, os.WriteFile(filepath.Join(s.store.dir(b.m.ID), MarkerName), []byte(marker(time.Now())), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			_, _, _, err := s.deploy(t, variant(t, "old"), Doing)
+			must(t, err)
+			cut(t, s)
+			restarts := s.restarts()
+			_, _, _, err = s.deploy(t, b, Doing)
+			must(t, err)
+			if h := s.history(t); len(h.Deploys) != 2 || h.Deploys[1].Outcome != Live || h.Deploys[1].Seq != 2 {
+				t.Errorf("history %+v", h)
+			}
+			if s.restarts() != restarts+1 {
+				t.Error("the services were not restarted")
+			}
+			if left, err := s.store.Leftovers(""); err != nil || len(left) > 0 {
+				t.Errorf("left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestDeployStopsWhenItsCallerIsGone(t *testing.T) {
+	s := newSite(t)
+	b := variant(t, "gone")
+	ctx, cancel := context.WithCancel(context.Background())
+	body, sink := io.Pipe()
+	go func() {
+		must(t, WritePayload(ctx, sink, b.manifest, b.m, b.tree, nil, nil))
+		cancel()
+		sink.CloseWithError(io.ErrUnexpectedEOF)
+	}()
+	_, _, err := s.make().Run(ctx, Doing, Digest(b.manifest), ReadPayload(body))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if left, err := os.ReadDir(s.store.Layout.Releases()); err != nil || len(left) > 0 {
+		t.Errorf("in releases: %v, %v", left, err)
+	}
+}
+
+func TestPreflightNamesWhatIsMissing(t *testing.T) {
+	s := newSite(t)
+	s.manager, s.calls = stubManager(t, `printf 'LoadState=not-found\nActiveState=inactive\nSubState=dead\nMainPID=0\nNRestarts=0\n'`)
+	rows, _, _, err := s.deploy(t, variant(t, "x"), Doing)
+	must(t, err)
+	if r := find(rows, "preflight"); r.State != report.Fail || !strings.Contains(r.Detail, "unit vs-agent.service is not-found") {
+		t.Errorf("rows %v", rows)
+	}
+	s = newSite(t)
+	must(t, os.Remove(s.store.Layout.Releases()))
+	d := s.make()
+	b := variant(t, "y")
+	rows, _, err = d.Run(context.Background(), Doing, Digest(b.manifest), b.payload(t, nil))
+	must(t, err)
+	r := find(rows, "preflight")
+	if r.State != report.Fail || r.Fix.Command() != "agentworks-deploy provision there" {
+		t.Errorf("rows %v", rows)
+	}
+}
