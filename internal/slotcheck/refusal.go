@@ -1,6 +1,7 @@
 package slotcheck
 
 import (
+	"path"
 	"strings"
 
 	"agentworks-deploy/internal/report"
@@ -90,9 +91,9 @@ type refusal struct {
 	Fix           *report.Fix
 }
 
-// explain says why o is not what was asked for, and the way out. The detail is
-// another program's text, so users are hidden in it.
-func (a *audit) explain(o outcome, s subject) refusal {
+// explain says why a command in dir ended with o and not as was asked, and the
+// way out. The detail is another program's text, so users are hidden in it.
+func (a *audit) explain(o outcome, dir string, s subject) refusal {
 	line := trueError(o.Stderr)
 	switch o.stage() {
 	case stageSudo:
@@ -101,9 +102,9 @@ func (a *audit) explain(o outcome, s subject) refusal {
 		if o.Exit == exitNoStart {
 			return a.unreachable(line, s)
 		}
-		return a.slotctlRefusal(line, s)
+		return a.slotctlRefusal(line, dir, s)
 	case stageLauncher:
-		return a.launcherRefusal(line)
+		return a.launcherRefusal(line, dir, s)
 	}
 	if line == "" {
 		line = "it said nothing"
@@ -124,23 +125,44 @@ func (a *audit) sudoRefusal(line string) refusal {
 	return refusal{Detail: a.hide.words(line), Cause: "sudo refuses", Fix: fix}
 }
 
-func (a *audit) slotctlRefusal(line string, s subject) refusal {
+func (a *audit) slotctlRefusal(line, dir string, s subject) refusal {
 	r := refusal{Detail: a.hide.words(line), Cause: a.hide.words(strings.ReplaceAll(line, s.Slot, "the slot")), Fix: a.provisionFix()}
 	switch {
 	case a.configFix != nil:
 		// The config row said what is wrong with slotctl.json; slotctl refuses
 		// everything for it.
 		r.Fix = a.configFix
+	case strings.Contains(line, "permission denied"):
+		// The folder of the probe is closed to the slot.
+		if at, fix := a.closedTo(dir, s); fix != nil {
+			r = refusal{Detail: a.shown(at) + " is not traversable for " + s.Slot, Cause: a.shown(at) + " is not traversable", Fix: fix}
+		}
 	case strings.Contains(line, "(max_commands)"):
 		r.Fix = noFix(report.Operator, "end commands of "+s.Slot+", or raise slots.max_commands in the host file and provision")
 	}
 	return r
 }
 
-// launcherRefusal: the host lacks something, or the launcher is faulty.
-func (a *audit) launcherRefusal(line string) refusal {
-	r := refusal{Detail: a.hide.words(line), Cause: "the launcher " + a.launcher + " refuses", Fix: a.deployFix()}
-	return r
+// launcherRefusal: the folder is closed to the slot, or the host lacks
+// something, or the launcher is faulty.
+func (a *audit) launcherRefusal(line, dir string, s subject) refusal {
+	if strings.Contains(line, "permission denied") {
+		if at, fix := a.closedTo(dir, s); fix != nil {
+			return refusal{Detail: a.shown(at) + " is not traversable for " + s.Slot, Cause: a.shown(at) + " is not traversable", Fix: fix}
+		}
+	}
+	return refusal{Detail: a.hide.words(line), Cause: "the launcher " + a.launcher + " refuses", Fix: a.deployFix()}
+}
+
+// shown is a path as rows show it: below docs, and without the user.
+func (a *audit) shown(p string) string {
+	for _, root := range []string{a.docs, resolve(a.docs)} {
+		if within(p, root) {
+			rel := a.hide.path(strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
+			return path.Join("<docs>", strings.Replace(rel, "_users/"+hidden, hidden, 1))
+		}
+	}
+	return p
 }
 
 // The words with which slotctl names the component that refuses.

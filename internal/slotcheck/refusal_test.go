@@ -58,7 +58,7 @@ func TestS13B18RefusalsAreToldApart(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := refusalAudit().explain(outcome{Exit: tt.exit, Stderr: tt.stderr}, slot)
+			r := refusalAudit().explain(outcome{Exit: tt.exit, Stderr: tt.stderr}, "/srv/vs/slots/state/slot01", slot)
 			if !strings.Contains(r.Detail, tt.detail) || strings.Contains(r.Detail, "u1") {
 				t.Errorf("detail %q, want %q in it", r.Detail, tt.detail)
 			}
@@ -109,7 +109,7 @@ func TestS14OldSlotctlIsComputed(t *testing.T) {
 	slot := subject{Slot: "slot01", Account: accounts.User{UID: 61001, GID: 61001}, Groups: []uint32{61001}}
 	old := outcome{Exit: 127, Stderr: "slotctl: fork/exec " + a.launcher + ": permission denied\n"}
 
-	if r := a.explain(old, slot); !strings.Contains(r.Detail, "fork/exec") {
+	if r := a.explain(old, "/", slot); !strings.Contains(r.Detail, "fork/exec") {
 		t.Errorf("nothing refuses: %+v, want the old text", r)
 	}
 	for _, tt := range []struct {
@@ -124,7 +124,7 @@ func TestS14OldSlotctlIsComputed(t *testing.T) {
 		if err := os.Chmod(tt.path, tt.mode); err != nil {
 			t.Fatal(err)
 		}
-		r := a.explain(old, slot)
+		r := a.explain(old, "/", slot)
 		if !strings.HasPrefix(r.Detail, tt.path+" is not ") || !strings.Contains(r.Detail, "computed from modes and ACLs") || fixText(r.Fix) != tt.fix {
 			t.Errorf("%s %o: %q, fix %q; want fix %q", tt.path, tt.mode, r.Detail, fixText(r.Fix), tt.fix)
 		}
@@ -161,7 +161,7 @@ func FuzzExplain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, exit int, stderr string) {
 		a := refusalAudit()
 		s := subject{Slot: "slot01", Account: accounts.User{UID: 61001, GID: 61001}, User: "u1"}
-		r := a.explain(outcome{Exit: exit, Stderr: stderr}, s)
+		r := a.explain(outcome{Exit: exit, Stderr: stderr}, "/", s)
 		if r.Detail == "" || r.Cause == "" || r.Fix == nil || (len(r.Fix.Argv) == 0 && r.Fix.Note == "") {
 			t.Fatalf("%d %q: %+v", exit, stderr, r)
 		}

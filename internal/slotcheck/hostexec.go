@@ -1,0 +1,176 @@
+package slotcheck
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/report"
+)
+
+// checkHostExec looks for code that runs as the service outside every sandbox:
+// an interpreter below a service that runs something else than the release's
+// own scripts (case V-07), and retired tools in the release.
+func checkHostExec(ctx context.Context, a *audit, _ subject) []report.Row {
+	running, idle, err := a.services(ctx)
+	if err != nil {
+		return unknown(err.Error())
+	}
+	live, err := filepath.EvalSymlinks(a.layout.Current())
+	if err != nil {
+		return unknown(fmt.Sprintf("current names no release: %v", cause(err)))
+	}
+	var rows []report.Row
+	looked := 0
+	for _, s := range running {
+		for _, p := range s.Processes {
+			looked++
+			rows = append(rows, a.stranger(p, live)...)
+		}
+	}
+	found, err := retired(ctx, live, a.ask.Host.Retired)
+	switch {
+	case err != nil:
+		rows = append(rows, unknown(fmt.Sprintf("search %s for retired tools: %v", filepath.Base(live), err))...)
+	case len(found) > 0:
+		rows = append(rows, fail(fmt.Sprintf("the release holds retired tools: %s", strings.Join(found, ", ")),
+			noFix(report.Operator, "deploy a release without them"))...)
+	}
+	switch {
+	case rows != nil:
+		return rows
+	case len(running) == 0:
+		return skip("no service runs: " + strings.Join(idle, ", "))
+	}
+	return pass(fmt.Sprintf("%d process(es) of the services run nothing but the release", looked))
+}
+
+// stranger judges one process. It names program, pid and parent, and never the
+// words, which may hold anything.
+func (a *audit) stranger(p accounts.Process, live string) []report.Row {
+	exe, err := a.exe(p.PID)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return unknown(fmt.Sprintf("which file pid %d runs cannot be read: %v", p.PID, cause(err)))
+	}
+	in, ok := interpreterOf(exe)
+	if !ok {
+		return nil
+	}
+	dir := filepath.Join(a.sys.Proc, strconv.Itoa(p.PID))
+	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if gone(err) || err == nil && len(line) == 0 { // it ended, or is about to
+		return nil
+	}
+	if err != nil {
+		return unknown(fmt.Sprintf("the command line of pid %d cannot be read: %v", p.PID, cause(err)))
+	}
+	words := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	w := in.runs(words[1:])
+	text := map[programKind]string{
+		fromWords: "code from its command line", fromStdin: "code from its standard input", fromModule: "a module", fromScript: "a script outside the release",
+	}[w.Kind]
+	if w.Kind == fromScript {
+		script := w.Script
+		if !path.IsAbs(script) {
+			cwd, err := os.Readlink(filepath.Join(dir, "cwd"))
+			if gone(err) {
+				return nil
+			}
+			script = filepath.Join(cwd, script)
+		}
+		if script = resolve(script); within(script, live) {
+			return nil
+		}
+		for _, allowed := range a.ask.Host.HostPrograms {
+			if within(script, resolve(allowed)) {
+				return nil
+			}
+		}
+	}
+	parent := "pid " + strconv.Itoa(a.parent(p.PID))
+	if pp, err := accounts.ReadProcess(a.sys.Proc, a.parent(p.PID)); err == nil {
+		parent = fmt.Sprintf("%s, pid %d", pp.Name, pp.PID)
+	}
+	return fail(fmt.Sprintf("%s (pid %d, started by %s) runs %s as the service account", path.Base(exe), p.PID, parent, text),
+		noFix(report.OnHost, fmt.Sprintf("find out what starts it before ending pid %d; a script that may run so belongs into host_programs", p.PID)))
+}
+
+// retired gives those of tools whose name stands in a file of the release, in
+// its path or its bytes.
+func retired(ctx context.Context, release string, tools []string) ([]string, error) {
+	if len(tools) == 0 {
+		return nil, nil
+	}
+	missing := map[string]bool{}
+	for _, t := range tools {
+		missing[t] = true
+	}
+	err := filepath.WalkDir(release, func(file string, d fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		for t := range missing {
+			if strings.Contains(d.Name(), t) {
+				delete(missing, t)
+			}
+		}
+		if len(missing) == 0 {
+			return fs.SkipAll
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		return mentions(file, missing)
+	})
+	var found []string
+	for _, t := range tools {
+		if !missing[t] {
+			found = append(found, t)
+		}
+	}
+	return found, err
+}
+
+// mentions takes out of missing what file's bytes hold. It reads in pieces that
+// overlap by the longest name.
+func mentions(file string, missing map[string]bool) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	overlap := 0
+	for t := range missing {
+		overlap = max(overlap, len(t)-1)
+	}
+	buf := make([]byte, overlap+1<<20)
+	kept := 0
+	for {
+		n, err := io.ReadFull(f, buf[kept:])
+		piece := buf[:kept+n]
+		for t := range missing {
+			if bytes.Contains(piece, []byte(t)) {
+				delete(missing, t)
+			}
+		}
+		if err != nil {
+			if err == io.EOF || err == io.ErrUnexpectedEOF {
+				return nil
+			}
+			return err
+		}
+		kept = copy(buf, piece[len(piece)-overlap:])
+	}
+}

@@ -1,0 +1,178 @@
+package slotcheck
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/sandbox/slots"
+)
+
+// service is one running service of the release.
+type service struct {
+	Unit      string
+	PID       int                // of its main process
+	Processes []accounts.Process // of the unit and what stems from it, under the service account
+}
+
+// services asks for the release's services and their processes. One that does
+// not run is left out; its name is in idle.
+func (a *audit) services(ctx context.Context) (running []service, idle []string, err error) {
+	all, err := accounts.Processes(a.sys.Proc, a.service.UID)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := a.ask.Host.Release.Services
+	if len(names) == 0 {
+		names = []string{a.layout.Product + "-workspace", a.layout.Product + "-agent"}
+	}
+	for _, name := range names {
+		unit := name + ".service"
+		u, err := a.sys.Unit(ctx, unit)
+		if err != nil {
+			return nil, nil, fmt.Errorf("ask for %s: %w", unit, err)
+		}
+		if u.PID == 0 {
+			idle = append(idle, unit)
+			continue
+		}
+		running = append(running, service{Unit: unit, PID: u.PID, Processes: a.stemming(all, unit, u.PID)})
+	}
+	return running, idle, nil
+}
+
+// stemming picks the unit's processes out of all: those in its control group,
+// and descendants that left it.
+func (a *audit) stemming(all []accounts.Process, unit string, main int) []accounts.Process {
+	in := map[int]bool{main: true}
+	for _, p := range all {
+		if p.InUnit(unit) {
+			in[p.PID] = true
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if !in[p.PID] && in[a.parent(p.PID)] {
+				in[p.PID], grown = true, true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p accounts.Process) bool { return !in[p.PID] })
+}
+
+// parent is the parent of pid, 0 where that is not known any more.
+func (a *audit) parent(pid int) int {
+	data, err := os.ReadFile(filepath.Join(a.sys.Proc, strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	// The name in parentheses may hold anything; the parent is the second
+	// field behind the last one.
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	ppid, _ := strconv.Atoi(string(fields[1]))
+	return ppid
+}
+
+// exe is the file that pid runs, links resolved by the kernel.
+func (a *audit) exe(pid int) (string, error) {
+	return os.Readlink(filepath.Join(a.sys.Proc, strconv.Itoa(pid), "exe"))
+}
+
+// gone says that a process ended while it was looked at.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
+
+// restartFix restarts units of the service manager, as root.
+func (a *audit) restartFix(units ...string) *report.Fix {
+	if a.ask.Host.Release.Manager == "system" {
+		return hostFix(append([]string{"systemctl", "restart"}, units...)...)
+	}
+	return hostFix(append([]string{"systemctl", "--user", "-M", a.layout.Product + "@", "restart"}, units...)...)
+}
+
+// checkServiceGroups asks the kernel, not the account database: a process keeps
+// the groups it was started with, and a user service those of its manager (case
+// P-11).
+func checkServiceGroups(ctx context.Context, a *audit, _ subject) []report.Row {
+	running, idle, err := a.services(ctx)
+	if err != nil {
+		return unknown(err.Error())
+	}
+	if len(running) == 0 {
+		return skip("no service runs: " + strings.Join(idle, ", "))
+	}
+	var want []uint32
+	for _, u := range a.accounts.Users() {
+		if slots.ValidSlot(a.layout.Prefix, u.Name) && u.Home == a.layout.SlotHome(u.Name) {
+			want = append(want, u.GID)
+		}
+	}
+	var rows []report.Row
+	for _, s := range running {
+		for _, p := range s.Processes {
+			missing := p.Lacks(want)
+			if len(missing) == 0 {
+				continue
+			}
+			fix := hostFix("systemctl", "restart", "user@"+strconv.FormatUint(uint64(a.service.UID), 10)+".service")
+			if a.ask.Host.Release.Manager == "system" {
+				fix = a.restartFix(s.Unit)
+			}
+			rows = append(rows, fail(fmt.Sprintf("%s (pid %d) lacks %d of %d slot groups, %s first: it was started before it got them",
+				s.Unit, p.PID, len(missing), len(want), a.groupName(missing[0])), fix)...)
+			break // one process tells for its unit
+		}
+	}
+	if rows == nil {
+		return pass(fmt.Sprintf("%d service(s) hold all %d slot groups", len(running), len(want)))
+	}
+	return rows
+}
+
+// checkLiveRelease finds a service that still runs an earlier release.
+func checkLiveRelease(ctx context.Context, a *audit, _ subject) []report.Row {
+	live, err := filepath.EvalSymlinks(a.layout.Current())
+	if err != nil {
+		return fail(fmt.Sprintf("current names no release: %v", cause(err)), a.deployFix())
+	}
+	running, idle, err := a.services(ctx)
+	if err != nil {
+		return unknown(err.Error())
+	}
+	if len(running) == 0 {
+		return skip("no service runs: " + strings.Join(idle, ", "))
+	}
+	var old []string
+	for _, s := range running {
+		exe, err := a.exe(s.PID)
+		if err != nil {
+			return unknown(fmt.Sprintf("%s (pid %d): which file it runs cannot be read: %v", s.Unit, s.PID, cause(err)))
+		}
+		if !within(exe, live) || strings.HasSuffix(exe, " (deleted)") {
+			old = append(old, s.Unit)
+		}
+	}
+	if len(old) > 0 {
+		return fail(fmt.Sprintf("%s: not of the release that current names, %s", strings.Join(old, ", "), filepath.Base(live)), a.restartFix(old...))
+	}
+	text := fmt.Sprintf("%d service(s) run %s", len(running), filepath.Base(live))
+	if len(idle) > 0 {
+		text += "; not running: " + strings.Join(idle, ", ")
+	}
+	return pass(text)
+}

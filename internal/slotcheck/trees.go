@@ -1,0 +1,158 @@
+package slotcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
+	"agentworks-deploy/internal/sandbox/slots"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkTreesClosed looks once at each user's tree: whose it is, whose group it
+// has, and whether anybody else is let in. Rows count trees and name slots,
+// never a user.
+func checkTreesClosed(_ context.Context, a *audit, _ subject) []report.Row {
+	entries, err := os.ReadDir(a.layout.Users())
+	if errors.Is(err, fs.ErrNotExist) {
+		return skip("<docs>/_users does not exist")
+	}
+	if err != nil {
+		return unknown(fmt.Sprintf("<docs>/_users cannot be listed: %v", cause(err)))
+	}
+	groups := a.slotGroups()
+	var rows []report.Row
+	looked := 0
+	for _, e := range entries {
+		if !slots.ValidUserID(e.Name()) {
+			continue
+		}
+		looked++
+		dir := a.layout.UserTree(e.Name())
+		acc, err := readAccess(dir)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			rows = append(rows, unknown(fmt.Sprintf("a tree cannot be looked at: %v", cause(err)))...)
+			continue
+		}
+		rows = append(rows, a.openTree(dir, e, acc, a.table.Slot(e.Name()), groups)...)
+	}
+	if rows != nil {
+		return rows
+	}
+	return pass(fmt.Sprintf("%d tree(s): the slot's group, nothing for others", looked))
+}
+
+// slotGroups gives the slot whose group a number is.
+func (a *audit) slotGroups() map[uint32]string {
+	groups := map[uint32]string{}
+	for _, u := range a.accounts.Users() {
+		if slots.ValidSlot(a.layout.Prefix, u.Name) {
+			groups[u.GID] = u.Name
+		}
+	}
+	return groups
+}
+
+// openTree says what is wrong with one tree of the holder of slot, which is
+// empty where the user holds none.
+func (a *audit) openTree(dir string, e fs.DirEntry, acc access, slot string, groups map[uint32]string) []report.Row {
+	whose := "the tree of the user of " + slot
+	wantGroup := a.service.GID
+	if slot == "" {
+		whose = "a tree of a user without a slot"
+	} else if acct, ok := a.accounts.User(slot); ok {
+		wantGroup = acct.GID
+	}
+	change := func(words ...string) *report.Fix { return a.changeFix(dir, words...) }
+	var rows []report.Row
+	add := func(detail string, fix *report.Fix) { rows = append(rows, fail(whose+" "+detail, fix)...) }
+	if e.Type()&fs.ModeSymlink != 0 || !e.IsDir() {
+		add("is not a folder", noFix(report.OnHost, "look at what stands there below "+a.layout.Users()))
+		return rows
+	}
+	service := a.layout.Product
+	if acc.UID != a.service.UID {
+		add("is not owned by "+service, change("chown", service))
+	}
+	if acc.GID != wantGroup {
+		whom := a.groupName(acc.GID)
+		if other := groups[acc.GID]; other != "" {
+			whom = "another slot, " + other
+		}
+		add("has the group of "+whom, change("chgrp", a.groupName(wantGroup)))
+	}
+	if acc.Mode&0o007 != 0 {
+		add(fmt.Sprintf("is open to others (mode %04o)", acc.Mode), change("chmod", "o-rwx"))
+	}
+	for _, entry := range acc.ACL {
+		var who, spec string
+		switch id := strconv.FormatUint(uint64(entry.ID), 10); {
+		case entry.Tag == safefs.ACLUser && entry.ID != a.service.UID && !a.owns(slot, entry):
+			who, spec = a.userName(entry.ID), "u:"+id
+		case entry.Tag == safefs.ACLNamed && entry.ID != wantGroup && entry.ID != a.service.GID:
+			who, spec = "group "+a.groupName(entry.ID), "g:"+id
+		default:
+			continue
+		}
+		add("has an ACL entry for "+who, change("setfacl", "-x", spec))
+	}
+	return rows
+}
+
+// owns says whether an ACL entry is for the slot that the tree belongs to.
+func (a *audit) owns(slot string, e safefs.ACLEntry) bool {
+	acct, ok := a.accounts.User(slot)
+	return ok && acct.UID == e.ID
+}
+
+// changeFix is a command on a file, whose name it leaves out where that tells a
+// user: find(1) then picks the file by its inode.
+func (a *audit) changeFix(file string, words ...string) *report.Fix {
+	rel, ok := strings.CutPrefix(file, a.layout.Users()+"/")
+	if !ok {
+		return hostFix(append(words, file)...)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(file, &st); err != nil {
+		return noFix(report.OnHost, "a folder of a user is gone or closed: look at it as root")
+	}
+	depth := strconv.Itoa(strings.Count(rel, "/") + 1)
+	argv := append([]string{"find", a.layout.Users(), "-mindepth", depth, "-maxdepth", depth, "-inum", strconv.FormatUint(st.Ino, 10), "-exec"}, words...)
+	return hostFix(append(argv, "{}", "+")...)
+}
+
+// closedTo is the first folder on the way to dir, dir included, that the slot
+// may not enter, and what makes it enter. It is computed from modes and ACLs.
+func (a *audit) closedTo(dir string, s subject) (at string, fix *report.Fix) {
+	for _, p := range way(dir) {
+		acc, err := readAccess(p)
+		if err != nil {
+			return "", nil
+		}
+		d := acc.decide(s.Account.UID, s.Groups, permX)
+		if d.Granted {
+			continue
+		}
+		users := a.layout.Users()
+		switch {
+		case path.Dir(p) == users && acc.GID != s.Account.GID:
+			return p, a.changeFix(p, "chgrp", a.groupName(s.Account.GID))
+		case within(p, a.docs) && p != a.docs && !within(p, users):
+			return p, a.provisionFix() // a shared folder
+		}
+		words := acc.opener(d, permX, p)
+		return p, a.changeFix(p, words[:len(words)-1]...)
+	}
+	return "", nil
+}
