@@ -103,6 +103,7 @@ func (a *app) root() *cobra.Command {
 		a.config(),
 		a.lab(),
 		a.provision(),
+		a.slotcheck(),
 		a.deploy(),
 		a.labInitVerb(),
 		a.version(),

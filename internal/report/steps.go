@@ -46,7 +46,7 @@ func stepCounts(counts map[State]int) string {
 	if len(parts) == 0 {
 		return "nothing to do"
 	}
-	if counts[Changed]+counts[Planned]+counts[Fail]+counts[Error]+counts[Warn] == 0 {
+	if counts[Changed]+counts[Planned]+counts[Fail]+counts[Error] == 0 {
 		return "nothing to do, " + strings.Join(parts, ", ")
 	}
 	return strings.Join(parts, ", ")
