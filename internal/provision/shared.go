@@ -154,10 +154,13 @@ func (o *opener) tree(ctx context.Context, dir *safefs.Dir, p string) error {
 	}
 	prefix := len(dir.Path())
 	return dir.Walk(ctx, func(e *safefs.Entry) error {
-		if slices.Contains(o.private, p+e.Path()[prefix:]) {
+		if !slices.Contains(o.private, p+e.Path()[prefix:]) {
+			return o.entry(e)
+		}
+		if e.Stat.IsDir() && !e.Mounted {
 			return fs.SkipDir
 		}
-		return o.entry(e)
+		return nil
 	})
 }
 
