@@ -62,7 +62,7 @@ func run(args []string, sys System, stdin *os.File) (int, error) {
 	var file string
 	switch {
 	case len(args) == 1 && args[0] == "exec":
-	case len(args) == 3 && args[0] == "exec" && args[1] == "--request-file":
+	case len(args) == 3 && args[0] == "exec" && args[1] == "--request-file" && args[2] != "":
 		file = args[2]
 	default:
 		return 0, refusal(errors.New("the words must be: exec"))

@@ -26,13 +26,11 @@ type Table struct {
 // whole table invalid: a half-read table would run somebody's command under the
 // wrong account.
 func ParseTable(data []byte, prefix string) (*Table, error) {
-	var top struct {
-		Slots json.RawMessage `json:"slots"`
-	}
+	var top map[string]json.RawMessage // a struct would also take "Slots"
 	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, fmt.Errorf("parse slot table: %w", err)
 	}
-	pairs, err := stringPairs(top.Slots)
+	pairs, err := stringPairs(top["slots"])
 	if err != nil {
 		return nil, fmt.Errorf(`parse slot table: "slots": %w`, err)
 	}

@@ -28,6 +28,7 @@ func TestParseTable(t *testing.T) {
 		"two slots":      `{"slots":{"slot01":"u1","slot02":"u1"}}`,
 		"repeated slot":  `{"slots":{"slot01":"u1","slot01":"u2"}}`,
 		"no slots":       `{}`,
+		"another case":   `{"Slots":{"slot01":"u1"}}`,
 		"null":           `{"slots":null}`,
 		"a list":         `{"slots":[]}`,
 		"a number":       `{"slots":{"slot01":1}}`,
