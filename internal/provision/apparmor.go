@@ -51,7 +51,7 @@ func (r *run) apparmor(ctx context.Context) (findings, error) {
 	var f findings
 	restricted, err := os.ReadFile(filepath.Join(r.sys.Proc, strings.TrimPrefix(restrictSysctl, "/proc/")))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && strings.TrimSpace(string(restricted)) != "1" {
-		f.notes = append(f.notes, report.Row{State: report.Info, Check: "apparmor", Detail: "this kernel does not restrict user namespaces: no exception is needed"})
+		f.right = "this kernel does not restrict user namespaces: no exception is needed"
 		return f, nil
 	}
 	if err != nil {

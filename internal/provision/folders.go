@@ -34,7 +34,19 @@ type folder struct {
 func (w folder) attr() safefs.Attr { return safefs.Exact(w.user.id, w.group.id, w.mode) }
 
 func (w folder) String() string {
-	return fmt.Sprintf("%s:%s %04o", w.user.name, w.group.name, w.mode)
+	return fmt.Sprintf("%s:%s %04o", w.generic(w.user.name), w.generic(w.group.name), w.mode)
+}
+
+// place is the path for people.
+func (w folder) place() string {
+	return path.Join(path.Dir(w.path), w.generic(path.Base(w.path)))
+}
+
+func (w folder) generic(name string) string {
+	if w.slot != "" && name == w.slot {
+		return "<slot>"
+	}
+	return name
 }
 
 // folders looks at each and makes or repairs those that differ. What is in them
@@ -50,7 +62,7 @@ func (r *run) folders(list []folder) (findings, error) {
 			return f, err
 		}
 		if what != "" {
-			f.add(w.slot, "%s", generic(what, w.slot))
+			f.add(w.slot, "%s", what)
 			todo = append(todo, w)
 		}
 	}
@@ -58,26 +70,17 @@ func (r *run) folders(list []folder) (findings, error) {
 	return f, nil
 }
 
-// generic puts "<slot>" for a slot's name, whole path components and words only.
-func generic(text, slot string) string {
-	if slot == "" {
-		return text
-	}
-	text = strings.ReplaceAll(text, "/"+slot+" ", "/<slot> ")
-	return strings.ReplaceAll(text, ":"+slot+" ", ":<slot> ")
-}
-
 func compareFolder(parents *opened, w folder) (string, error) {
 	dir, err := parents.dir(path.Dir(w.path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Sprintf("make %s %s", w.path, w), nil
+		return fmt.Sprintf("make %s %s", w.place(), w), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	st, err := dir.Lstat(path.Base(w.path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Sprintf("make %s %s", w.path, w), nil
+		return fmt.Sprintf("make %s %s", w.place(), w), nil
 	}
 	if err != nil {
 		return "", err
@@ -88,7 +91,7 @@ func compareFolder(parents *opened, w folder) (string, error) {
 	if w.attr().Diff(st) == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("set %s to %s (mode %04o, %s)", w.path, w, st.Perm(), handsOf(st, w.user, w.group)), nil
+	return fmt.Sprintf("set %s to %s (mode %04o, %s)", w.place(), w, st.Perm(), handsOf(st, w.user, w.group)), nil
 }
 
 // handsOf says what is wrong about the owners, without ids that differ by slot.

@@ -17,7 +17,7 @@ import (
 func (r *run) linger(context.Context) (findings, error) {
 	var f findings
 	if r.Host.Release.Manager == "system" {
-		f.notes = append(f.notes, report.Row{State: report.Info, Check: "linger", Detail: "the system's manager runs the services: the account needs none"})
+		f.right = "the system's manager runs the services: the account needs none"
 		return f, nil
 	}
 	uid := r.roster.service.UID
@@ -90,12 +90,13 @@ func (r *run) units() []string {
 }
 
 // StaleProcesses names the processes that belong to one of the units and lack
-// one of the groups: "vs-agent (pid 12, 50 groups missing)".
+// one of the groups: "vs-agent (pid 12, 50 groups missing)". The manager's PAM
+// helper does not count: it never gets the groups, and it starts nothing.
 func StaleProcesses(processes []accounts.Process, groups []uint32, units []string) []string {
 	var stale []string
 	for _, p := range processes {
 		for _, unit := range units {
-			if lacks := p.Lacks(groups); len(lacks) > 0 && p.InUnit(unit) {
+			if lacks := p.Lacks(groups); len(lacks) > 0 && p.InUnit(unit) && p.Name != "(sd-pam)" {
 				stale = append(stale, fmt.Sprintf("%s (pid %d, %d groups missing)", p.Name, p.PID, len(lacks)))
 				break
 			}

@@ -14,6 +14,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -97,6 +98,7 @@ type findings struct {
 	list  []difference
 	apply func(ctx context.Context) error
 	notes []report.Row // WARN and INFO lines that are no work
+	right string       // what the OK row says when nothing differs
 }
 
 // difference is one thing that is not as asked. What has "<slot>" in the place
@@ -131,17 +133,17 @@ func (r *run) do(ctx context.Context, s step) error {
 		}
 		state = report.Changed
 	}
+	if len(found.list) == 0 {
+		right := cmp.Or(found.right, "as asked")
+		r.rows = append(r.rows, report.Row{State: report.OK, Check: s.name, Detail: right})
+	}
 	r.rows = append(r.rows, rowsOf(state, s.name, found.list)...)
 	r.rows = append(r.rows, found.notes...)
 	return nil
 }
 
-// rowsOf puts equal differences of many slots into one row. No difference is
-// one OK row.
+// rowsOf puts equal differences of many slots into one row.
 func rowsOf(state report.State, check string, list []difference) []report.Row {
-	if len(list) == 0 {
-		return []report.Row{{State: report.OK, Check: check, Detail: "as asked"}}
-	}
 	slots := map[string][]string{}
 	var order []string
 	for _, d := range list {

@@ -94,7 +94,7 @@ func newScratch(t *testing.T) *scratch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.program("systemd-sysusers", fmt.Sprintf("exec %s sysusers %s", self, s.root))
+	s.program("systemd-sysusers", fmt.Sprintf("GORACE=atexit_sleep_ms=0 exec %s sysusers %s", self, s.root))
 	s.program("visudo", "exit 0")
 	s.program("loginctl", fmt.Sprintf("touch %s/var/lib/systemd/linger/$2", s.root))
 	s.program("systemctl", fmt.Sprintf(`id=${2#user@}; mkdir -p %s/run/user/${id%%.service}/systemd/private`, s.root))
