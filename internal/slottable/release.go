@@ -1,0 +1,50 @@
+package slottable
+
+import (
+	"context"
+	"errors"
+
+	"agentworks-deploy/internal/report"
+)
+
+// Release takes req.User's slot away: the tree goes back to the service, what is
+// in the slot's own folders stays, and who held it is noted. It answers with the
+// slot, and with a row for each thing looked at or changed; the rows are true
+// also beside an error.
+func Release(ctx context.Context, sys System, req Request) (slot string, rows []report.Row, err error) {
+	if err := req.Check(); err != nil {
+		return "", nil, err
+	}
+	r, err := begin(ctx, sys, req, "slots-release")
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return "", nil, err
+	}
+	slot, err = r.release(ctx)
+	return slot, r.rows, err
+}
+
+func (r *run) release(ctx context.Context) (string, error) {
+	slot := r.table.Slot(r.User)
+	if slot == "" {
+		return "", report.Coded(report.ExitState, "%s holds no slot", r.User)
+	}
+	if err := r.takeTree(ctx, r.User, slot, "given back to "+r.Product); err != nil {
+		return "", err
+	}
+	if err := r.note(slot, r.User); err != nil {
+		return "", err
+	}
+	r.did("slot-table", slot, "%s is free, left by %s", slot, r.User)
+	if err := r.write(slot, ""); err != nil {
+		return "", err
+	}
+	found, err := r.residues(slot)
+	if err != nil {
+		return "", err
+	}
+	if res := found[slot]; !res.Clean() {
+		r.row(report.Warn, "slot-residue", slot, "left in place: %s; only %s gets this slot again without --adopt", res, r.User)
+	}
+	return slot, nil
+}

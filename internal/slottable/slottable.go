@@ -1,0 +1,199 @@
+// Package slottable changes who holds which slot: the table slots.json, the
+// users' trees, and the note of who held a slot last. It runs as root on the
+// host.
+//
+// A kill at any moment leaves a state that the same verb completes, and in
+// between nobody reaches what is not theirs:
+//
+//   - Assigning writes the table first and opens the user's tree last: what is
+//     in between is a holder whose commands cannot enter their own tree.
+//   - Releasing closes the tree first, notes the holder, and frees the slot in
+//     the table last: a slot is free only when no tree is open to it and it is
+//     known who left it as it is.
+//
+// It may import accounts, hosts, report, safefs and the sandbox's slots, whose
+// reader says what a valid table is; what runs as a slot must never import it.
+package slottable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
+	"agentworks-deploy/internal/sandbox/slots"
+)
+
+// lockWait is how long a verb waits for the table's lock.
+const lockWait = 10 * time.Second
+
+// System is the machine the table is on, so that tests can put a scratch root
+// and accounts of their own in its place.
+type System struct {
+	Root   string // before every path; empty on a host
+	Proc   string // where proc(5) is mounted
+	Getent accounts.Getent
+	Now    func() time.Time
+}
+
+// ThisHost is the machine this process runs on.
+func ThisHost() System {
+	return System{Proc: "/proc", Getent: accounts.HostGetent, Now: time.Now}
+}
+
+// Request says what to do to whose slot.
+type Request struct {
+	Host string // its name, for the commands that messages name
+	hosts.Layout
+	User  string
+	Slot  string // assign: the wanted one; empty: the lowest free one
+	Adopt bool   // assign: take the slot with what somebody else left in it
+	Plan  bool   // say what would change, change nothing
+}
+
+// Check refuses words that are wrong whatever the state of the host (exit 2).
+func (r Request) Check() error {
+	if !slots.ValidUserID(r.User) {
+		return report.Coded(report.ExitUsage, "%q is not a user id: letters, digits, '_', '.' and '-', at most 128, not beginning with '.' or '-', and not the name of a shared folder", r.User)
+	}
+	if r.Slot != "" && !slices.Contains(r.names(), r.Slot) {
+		return report.Coded(report.ExitUsage, "%q is no slot of this host: they are %s to %s", r.Slot, r.Layout.Slot(1), r.Layout.Slot(r.Count))
+	}
+	return nil
+}
+
+// names are the slots of the host.
+func (r Request) names() []string {
+	names := make([]string, r.Count)
+	for i := range names {
+		names[i] = r.Layout.Slot(i + 1)
+	}
+	return names
+}
+
+// run is one verb at work. Descriptors and the lock live as long as it.
+type run struct {
+	Request
+	sys     System
+	etc     *safefs.Dir
+	users   *safefs.Dir // <docs>/_users
+	lock    *safefs.Lock
+	db      *accounts.Database
+	service ids
+	table   *table
+	history *history
+	rows    []report.Row
+}
+
+type ids struct{ uid, gid int }
+
+// begin opens what the verb works on; the caller ends it with close, error or
+// not. Only a run that changes something takes the lock and removes leftovers.
+func begin(ctx context.Context, sys System, req Request, verb string) (*run, error) {
+	r := &run{Request: req, sys: sys}
+	if err := r.open(ctx, verb); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = r.notProvisioned(err)
+		}
+		return r, err
+	}
+	return r, nil
+}
+
+func (r *run) open(ctx context.Context, verb string) (err error) {
+	if r.db, err = accounts.Load(ctx, r.sys.Getent, append(r.names(), r.Product)...); err != nil {
+		return err
+	}
+	var ok bool
+	if r.service, ok = r.account(r.Product); !ok {
+		return r.notProvisioned(fmt.Errorf("there is no account %s", r.Product))
+	}
+	if r.etc, err = safefs.OpenDir(r.at(r.Etc())); err != nil {
+		return err
+	}
+	if !r.Plan {
+		holder := safefs.Holder{PID: os.Getpid(), Verb: verb, Since: r.sys.Now()}
+		r.lock, err = safefs.Acquire(ctx, r.at(r.SlotTableLock()), holder, lockWait)
+		var held *safefs.LockedError
+		if errors.As(err, &held) {
+			return report.Coded(report.ExitLocked, "the slot table is in use: %w", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	docs, err := safefs.OpenDir(r.at(r.Docs))
+	if err != nil {
+		return err
+	}
+	defer docs.Close()
+	if r.users, err = docs.Dir("_users"); err != nil {
+		return err
+	}
+	for _, name := range []string{r.tableName(), r.historyName()} {
+		if r.Plan {
+			break
+		}
+		if err := r.etc.DropStale(name); err != nil {
+			return report.Coded(report.ExitState, "%w", err)
+		}
+	}
+	if r.table, err = readTable(r.etc, r.tableName(), r.Prefix); err != nil {
+		return err
+	}
+	r.history, err = readHistory(r.etc, r.historyName())
+	return err
+}
+
+func (r *run) close() error {
+	for _, d := range []*safefs.Dir{r.etc, r.users} {
+		if d != nil {
+			d.Close()
+		}
+	}
+	if r.lock == nil {
+		return nil
+	}
+	return r.lock.Release()
+}
+
+func (r *run) at(path string) string { return r.sys.Root + path }
+
+// account returns the ids of one account.
+func (r *run) account(name string) (ids, bool) {
+	u, ok := r.db.User(name)
+	return ids{int(u.UID), int(u.GID)}, ok
+}
+
+func (r *run) notProvisioned(err error) error {
+	return report.Coded(report.ExitState, "the host is not provisioned for slots: %w; next: agentworks-deploy provision %s", err, r.Host)
+}
+
+// did notes a change that was made, or that would be.
+func (r *run) did(check, slot, format string, args ...any) {
+	state := report.Changed
+	if r.Plan {
+		state = report.Planned
+	}
+	r.row(state, check, slot, format, args...)
+}
+
+func (r *run) row(state report.State, check, slot, format string, args ...any) {
+	r.rows = append(r.rows, report.Row{State: state, Check: check, Slot: slot, Detail: fmt.Sprintf(format, args...)})
+}
+
+// count words a number of things: "1 process", "3 processes".
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}

@@ -1,0 +1,177 @@
+package slottable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
+)
+
+// Status says who holds what, and whether all is as it should be.
+type Status struct {
+	Table TableStatus  `json:"table"`
+	Slots []SlotStatus `json:"slots"`
+}
+
+// TableStatus describes the file.
+type TableStatus struct {
+	Path  string `json:"path"`
+	Owner string `json:"owner"`
+	Group string `json:"group"`
+	Mode  string `json:"mode"` // "0640"
+}
+
+// SlotStatus describes one slot; User is empty where nobody holds it, Last where
+// somebody does or nobody knows.
+type SlotStatus struct {
+	Slot string `json:"slot"`
+	User string `json:"user,omitempty"`
+	Last string `json:"last,omitempty"`
+	Residue
+}
+
+// Show looks at the table and every slot, and changes nothing. Rows that FAIL
+// carry their fix.
+func Show(ctx context.Context, sys System, req Request) (st Status, rows []report.Row, err error) {
+	req.Plan = true
+	r, err := begin(ctx, sys, req, "slots-status")
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err != nil {
+		return st, nil, err
+	}
+	if st.Table, err = r.showTable(); err != nil {
+		return st, r.rows, err
+	}
+	for _, slot := range r.table.Slots() {
+		if _, ok := r.account(slot); !ok {
+			r.fail("slot-account", slot, report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "provision", r.Host}},
+				"held by %s, and there is no such account", r.table.User(slot))
+		}
+	}
+	var names []string
+	for _, slot := range r.names() {
+		if _, ok := r.account(slot); ok {
+			names = append(names, slot)
+		}
+	}
+	found, err := r.residues(names...)
+	if err != nil {
+		return st, r.rows, err
+	}
+	free := 0
+	for _, slot := range names {
+		s := SlotStatus{Slot: slot, User: r.table.User(slot), Residue: found[slot]}
+		if s.User == "" {
+			s.Last = r.history.last(slot)
+		}
+		st.Slots = append(st.Slots, s)
+		if err := r.showSlot(s); err != nil {
+			return st, r.rows, err
+		}
+		if s.User == "" && s.Clean() {
+			free++
+		}
+	}
+	r.row(report.Info, "slots-free", "", "%d of %s free and clean", free, count(len(names), "slot", "slots"))
+	return st, r.rows, nil
+}
+
+func (r *run) fail(check, slot string, fix report.Fix, format string, args ...any) {
+	r.rows = append(r.rows, report.Row{State: report.Fail, Check: check, Slot: slot, Detail: fmt.Sprintf(format, args...), Fix: &fix})
+}
+
+// showTable holds the file against root:<product> 0640 and opens it as the
+// service account.
+func (r *run) showTable() (TableStatus, error) {
+	info, err := r.etc.Lstat(r.tableName())
+	if err != nil {
+		return TableStatus{}, err
+	}
+	t := TableStatus{Path: r.SlotTable(), Owner: r.userName(info.UID), Group: r.groupName(info.GID), Mode: fmt.Sprintf("%04o", info.Perm())}
+	for _, wrong := range []struct {
+		is    bool
+		check string
+		argv  []string
+		text  string
+	}{
+		{info.UID != 0, "slot-table-owner", []string{"chown", "root", t.Path}, "owner " + t.Owner + ", not root"},
+		{info.GID != r.service.gid, "slot-table-group", []string{"chgrp", r.Product, t.Path}, "group " + t.Group + ", not " + r.Product},
+		{info.Perm() != tableMode, "slot-table-mode", []string{"chmod", "0640", t.Path}, "mode " + t.Mode + ", not 0640"},
+	} {
+		if wrong.is {
+			r.fail(wrong.check, "", report.Fix{Where: report.OnHost, Argv: wrong.argv}, "%s: %s", t.Path, wrong.text)
+		}
+	}
+	if err := r.readBack(nil); err != nil {
+		r.fail("slot-table-read", "", report.Fix{Where: report.OnHost, Argv: []string{"chgrp", r.Product, t.Path}}, "%v", err)
+	}
+	if len(r.rows) == 0 {
+		r.row(report.Pass, "slot-table", "", "%s %s:%s %s, readable by %s", t.Path, t.Owner, t.Group, t.Mode, r.Product)
+	}
+	return t, nil
+}
+
+// showSlot tells what is worth telling of one slot, and whose trees are open to
+// it.
+func (r *run) showSlot(s SlotStatus) error {
+	switch {
+	case s.User != "":
+		r.row(report.Pass, "slot", s.Slot, "held by %s; %s", s.User, s.Residue)
+		if err := r.showTree(s); err != nil {
+			return err
+		}
+	case !s.Clean():
+		last := "nobody knows who left it"
+		if s.Last != "" {
+			last = s.Last + " left it"
+		}
+		r.row(report.Warn, "slot", s.Slot, "free, not clean: %s; %s", s.Residue, last)
+	}
+	strays, err := r.strays(s.Slot, s.User)
+	for _, user := range strays {
+		r.fail("user-tree", s.Slot, report.Fix{Where: report.OnHost, Argv: []string{"chgrp", "-R", r.Product, r.UserTree(user)}},
+			"%s is open to %s, which %s does not hold", r.UserTree(user), s.Slot, user)
+	}
+	return err
+}
+
+// showTree holds the own folder of a holder's tree against how Assign leaves it.
+func (r *run) showTree(s SlotStatus) error {
+	own, _ := r.account(s.Slot)
+	info, err := r.users.Lstat(s.User)
+	wrong := ""
+	switch {
+	case err != nil:
+		wrong = "is missing"
+	case !info.IsDir():
+		wrong = "is a " + info.Kind()
+	default:
+		wrong = safefs.Exact(r.service.uid, own.gid, treeMode).Diff(info)
+	}
+	if wrong != "" {
+		r.fail("user-tree", s.Slot, report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "slots", "assign", r.Host, s.User}},
+			"%s: %s", r.UserTree(s.User), strings.TrimSpace(wrong))
+	}
+	return nil
+}
+
+func (r *run) userName(uid int) string {
+	for _, u := range r.db.Users() {
+		if int(u.UID) == uid {
+			return u.Name
+		}
+	}
+	return fmt.Sprint(uid)
+}
+
+func (r *run) groupName(gid int) string {
+	for _, g := range r.db.Groups() {
+		if int(g.GID) == gid {
+			return g.Name
+		}
+	}
+	return fmt.Sprint(gid)
+}
