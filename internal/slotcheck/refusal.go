@@ -151,6 +151,9 @@ func (a *audit) launcherRefusal(line, dir string, s subject) refusal {
 			return refusal{Detail: a.shown(at) + " is not traversable for " + s.Slot, Cause: a.shown(at) + " is not traversable", Fix: fix}
 		}
 	}
+	if fix := a.kernelFix(line); fix != nil {
+		return refusal{Detail: a.hide.words(line), Cause: "the host does not give what a sandbox needs", Fix: fix}
+	}
 	return refusal{Detail: a.hide.words(line), Cause: "the launcher " + a.launcher + " refuses", Fix: a.deployFix()}
 }
 

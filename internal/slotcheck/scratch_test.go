@@ -63,6 +63,7 @@ func newScratch(t *testing.T) *scratch {
 	s.chown(s.table(), 0, scratchService)
 	s.write(filepath.Join(l.Releases(), "r1/bin", hosts.LauncherName), 0o755, "")
 	s.must(os.Symlink("releases/r1", l.Current()))
+	s.must(os.MkdirAll(s.sys.Proc, 0o755))
 	for _, d := range []string{"Workflow/wf1", "_users/u1/" + crewProjects + "/u1crew", "_users/u1/" + codeProjects + "/u1code", "_users/u2/" + crewProjects} {
 		s.must(os.MkdirAll(filepath.Join(l.Docs, d), 0o755))
 	}
