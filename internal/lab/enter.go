@@ -86,8 +86,8 @@ func (l *Lab) In(f func() error) error {
 		return err
 	}
 	defer p.Close()
-	// Until then the process still stands in the machine's root.
-	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID)); err != nil || strings.TrimSpace(string(name)) != "systemd" {
+	// Until then it still stands in the machine's root.
+	if !p.isSystemd() {
 		return fmt.Errorf("lab %s is still starting: %w", l.Name, ErrNotUp)
 	}
 	spaces := unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP

@@ -105,6 +105,22 @@ func (p *process) signal(sig unix.Signal) error {
 	return err
 }
 
+// isSystemd says whether the process has built the lab and become its systemd.
+func (p *process) isSystemd() bool {
+	name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "comm"))
+	return err == nil && string(bytes.TrimSpace(name)) == "systemd"
+}
+
+// becomesSystemd waits at most that long for it.
+func (p *process) becomesSystemd(within time.Duration) bool {
+	for deadline := time.Now().Add(within); !p.isSystemd(); {
+		if p.ended(10*time.Millisecond) || time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
 // ended waits at most that long for the process to end and says whether it did.
 func (p *process) ended(within time.Duration) bool {
 	deadline := time.Now().Add(within)

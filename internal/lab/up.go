@@ -45,6 +45,13 @@ func (l *Lab) Up(ctx context.Context, o UpOptions) (failed []string, err error) 
 	}
 	defer lock.release()
 	p, err := l.process()
+	if err == nil && !p.becomesSystemd(setupWait) {
+		// Its up was killed before it gave the orders.
+		p.Close()
+		if _, err = l.end(ctx, false); err == nil {
+			err = ErrNotUp
+		}
+	}
 	if errors.Is(err, ErrNotUp) {
 		p, err = l.start(ctx, o)
 	}
@@ -228,40 +235,32 @@ func onOverlay(path string) (bool, error) {
 func (l *Lab) waitBooted(ctx context.Context, p *process) (failed []string, err error) {
 	ctx, stop := context.WithTimeout(ctx, bootWait)
 	defer stop()
-	// systemctl can wait by itself once systemd listens.
-	for listening := false; !listening; {
-		if p.ended(20 * time.Millisecond) {
+	for {
+		// systemctl does the waiting, as soon as systemd listens to it.
+		state, err := l.ask(ctx, "systemctl", "is-system-running", "--wait")
+		switch {
+		case state == "running":
+			return nil, nil
+		case state == "degraded":
+			return l.failedUnits(ctx)
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("wait for systemd in lab %s, which says %q: %w", l.Name, state, errors.Join(ctx.Err(), err))
+		case p.ended(20 * time.Millisecond):
 			return nil, fmt.Errorf("lab %s ended while it started: see %s", l.Name, l.Log())
 		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("wait for systemd in lab %s: %w", l.Name, ctx.Err())
-		}
-		err := l.In(func() error {
-			_, err := os.Lstat("/run/systemd/private")
-			return err
-		})
-		listening = err == nil
 	}
-	state, err := l.ask(ctx, "systemctl", "is-system-running", "--wait")
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return nil, fmt.Errorf("wait for lab %s to be running: %w", l.Name, err)
+}
+
+func (l *Lab) failedUnits(ctx context.Context) (names []string, err error) {
+	units, err := l.ask(ctx, "systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager")
+	if err != nil {
+		return nil, fmt.Errorf("ask lab %s for its failed units: %w", l.Name, err)
 	}
-	switch state {
-	case "running":
-		return nil, nil
-	case "degraded":
-		units, err := l.ask(ctx, "systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager")
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(units) {
-			unit, _, _ := strings.Cut(line, " ")
-			failed = append(failed, unit)
-		}
-		return failed, nil
+	for line := range strings.Lines(units) {
+		name, _, _ := strings.Cut(line, " ")
+		names = append(names, name)
 	}
-	return nil, fmt.Errorf("lab %s: systemd says %q: %w", l.Name, state, errors.Join(err, ctx.Err()))
+	return names, nil
 }
 
 // ask runs a program of the lab as root and returns its standard output.
