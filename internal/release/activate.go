@@ -158,3 +158,30 @@ func (s *Store) marked(id string) bool {
 	b, err := os.ReadFile(filepath.Join(s.dir(id), MarkerName))
 	return err == nil && strings.HasPrefix(string(b), "agentworks-deploy ")
 }
+
+// dropHalves removes the programs that earlier deploys uploaded ahead of the
+// first release: the release that is live holds this one now. While an upload
+// is under way its folder is locked, and everything stays.
+func (s *Store) dropHalves() error {
+	dir, err := os.Open(s.Layout.ServiceHalves())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove uploaded programs: %w", err)
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil
+	}
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		if shaPattern.MatchString(name) || isStaging(name) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir.Name(), name)))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove uploaded programs: %w", err)
+	}
+	return nil
+}

@@ -233,7 +233,7 @@ func (d *Deploy) do(ctx context.Context, payload *Payload) error {
 		err = d.selfTest(ctx)
 	}
 	// On every way out: a marker that stays would pin the release (case R-04).
-	err = errors.Join(err, d.Store.Unmark(d.m.ID), d.Store.remove(staging(d.m.ID)))
+	err = errors.Join(err, d.Store.Unmark(d.m.ID), d.Store.remove(staging(d.m.ID)), d.Store.dropHalves())
 	if err != nil {
 		return d.loud(ctx, err)
 	}
@@ -246,8 +246,8 @@ func (d *Deploy) loud(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		code = report.CodeOf(err)
 	}
-	if !d.switched {
-		return report.Coded(code, "release %s stays live, but: %w", d.m.ID, err)
+	if d.before == d.m.ID {
+		return report.Coded(code, "current names release %s as before, but: %w", d.m.ID, err)
 	}
 	return report.Coded(code, "current names release %s now, but: %w; the release before it (%s) was not put back", d.m.ID, err, orNone(d.before))
 }
@@ -314,7 +314,11 @@ func (d *Deploy) activate(ctx context.Context) error {
 		return err
 	}
 	last, _ := d.history.Last()
-	d.row(report.Changed, "current", "releases/%s, was %s; deploy number %d of this host", d.m.ID, orNone(d.before), last.Seq)
+	if d.before == d.m.ID {
+		d.row(report.Changed, "current", "names %s as before, to be judged anew; deploy number %d of this host", d.m.ID, last.Seq)
+	} else {
+		d.row(report.Changed, "current", "releases/%s, was %s; deploy number %d of this host", d.m.ID, orNone(d.before), last.Seq)
+	}
 	return nil
 }
 

@@ -200,7 +200,7 @@ func (h *Health) Journals(ctx context.Context, n int) {
 	for _, u := range sick {
 		lines, err := h.Manager.Journal(ctx, u.Name, n)
 		if err != nil {
-			fmt.Fprintf(h.Log, "%v\n", err)
+			fmt.Fprintf(h.Log, "%s; %v; as root: %s\n", u, err, h.Manager.journalCommand(u.Name, n))
 			continue
 		}
 		fmt.Fprintf(h.Log, "%s; its last %d journal lines:\n", u, len(lines))

@@ -173,6 +173,15 @@ func (m *Manager) Restart(ctx context.Context, units []string) error {
 	return err
 }
 
+// journalCommand is how root reads what Journal may not: a system account's
+// messages go to the host's journal, which not every service may read.
+func (m *Manager) journalCommand(unit string, n int) string {
+	if m.User {
+		return fmt.Sprintf("journalctl -n %d _UID=%d _SYSTEMD_USER_UNIT=%s", n, m.UID, unit)
+	}
+	return fmt.Sprintf("journalctl -n %d -u %s", n, unit)
+}
+
 // Journal is a unit's last n journal lines, without dates.
 func (m *Manager) Journal(ctx context.Context, unit string, n int) ([]string, error) {
 	which := "--unit=" + unit
