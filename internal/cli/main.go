@@ -66,14 +66,17 @@ func interruptible() (context.Context, func()) {
 
 // end prints a failure, if there is one, and says the exit code.
 func (a *app) end(cmd *cobra.Command, err error) int {
+	interrupted := cmd.Context() != nil && cmd.Context().Err() != nil
 	switch {
+	case err == nil && interrupted && a.code == report.ExitUnfinished:
+		return report.ExitInterrupted
 	case err == nil:
 		return a.code
 	case !a.started:
 		fmt.Fprintf(a.stderr, "%s: %s\nusage: %s\nsee: %s --help\n", program, report.Escape(err.Error()), cmd.UseLine(), cmd.CommandPath())
 		return report.ExitUsage
-	case errors.Is(err, context.Canceled) && cmd.Context().Err() != nil:
-		fmt.Fprintf(a.stderr, "%s: interrupted\n", program)
+	case interrupted:
+		fmt.Fprintf(a.stderr, "%s: interrupted: %s\n", program, report.Escape(err.Error()))
 		return report.ExitInterrupted
 	}
 	fmt.Fprintf(a.stderr, "%s: %s\n", program, report.Escape(err.Error()))
@@ -103,6 +106,7 @@ func (a *app) root() *cobra.Command {
 		a.config(),
 		a.lab(),
 		a.provision(),
+		a.slots(),
 		a.slotcheck(),
 		a.deploy(),
 		a.labInitVerb(),

@@ -109,10 +109,18 @@ func (l *Loaded) check() []*Problem {
 	return c.problems
 }
 
-// plain refuses texts that no line of output or configuration could carry.
+// plain refuses texts that no line of output or configuration could carry, in
+// the keys that nothing else was found wrong with.
 func (c *checker) plain() {
+	known := map[string]bool{}
+	for _, p := range c.problems {
+		known[p.Key] = true
+	}
 	odd := func(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) }
 	leaves(reflect.ValueOf(&c.Host).Elem(), "", func(key string, leaf reflect.Value) {
+		if known[key] {
+			return
+		}
 		switch v := leaf.Interface().(type) {
 		case string:
 			if odd(v) {
@@ -146,8 +154,10 @@ func slotRest(s string) bool {
 
 func (c *checker) paths() {
 	p := c.Host.Paths
-	ok := c.path("paths.app", p.App)
-	ok = c.path("paths.docs", p.Docs) && ok
+	if !c.path("paths.app", p.App) {
+		return // the others follow from it unless they are given
+	}
+	ok := c.path("paths.docs", p.Docs)
 	ok = c.path("paths.home", p.Home) && ok
 	if !ok {
 		return

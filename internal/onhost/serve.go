@@ -20,10 +20,13 @@ import (
 // role and the upload, the host's to run them.
 func Verbs() map[string]Verb {
 	return map[string]Verb{
-		"deploy":      verbDeploy(),
-		"deploy-plan": verbDeployPlan(),
-		"provision":   verbProvision(),
-		"slotcheck":   verbSlotcheck(),
+		"deploy":        verbDeploy(),
+		"deploy-plan":   verbDeployPlan(),
+		"provision":     verbProvision(),
+		"slotcheck":     verbSlotcheck(),
+		"slots-assign":  verbSlotsAssign(),
+		"slots-release": verbSlotsRelease(),
+		"slots-status":  verbSlotsStatus(),
 	}
 }
 
@@ -40,8 +43,9 @@ type Server struct {
 	IDs func() (real, effective int)
 	// ServiceID is the user id of a service account.
 	ServiceID func(ctx context.Context, account string) (int, error)
-	// Lock takes the lock of root verbs and returns its release.
-	Lock func(ctx context.Context, layout hosts.Layout, verb string) (func() error, error)
+	// Lock takes the lock of root verbs, for which it waits at most wait, and
+	// returns its release.
+	Lock func(ctx context.Context, layout hosts.Layout, verb string, wait time.Duration) (func() error, error)
 	// EndChildren kills what this process has started and is left of it.
 	EndChildren func()
 }
@@ -75,7 +79,11 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 	reader := bufio.NewReaderSize(in, 64<<10)
 	req, err := s.receive(ctx, reader)
 	if err != nil {
-		return s.answer(out, req, nil, result{err: report.Coded(report.ExitUnfinished, "%w", err)})
+		code := report.ExitUnfinished
+		if ctx.Err() != nil {
+			code = stopped(ctx)
+		}
+		return s.answer(out, req, nil, result{err: &report.CodedError{Code: code, Err: err}})
 	}
 	session := &Session{Request: req, Log: log}
 	session.Body = follow(ctx, reader, in, req.Body, func(err error) { gone(fmt.Errorf("%w: %w", errCallerGone, err)) })
@@ -155,7 +163,7 @@ func (s Server) run(ctx context.Context, session *Session) (r result) {
 		return result{err: err}
 	}
 	if verb.Lock && !req.Plan {
-		release, err := s.Lock(ctx, req.Host.Layout(), req.Verb)
+		release, err := s.Lock(ctx, req.Host.Layout(), req.Verb, verb.LockWait)
 		if err != nil {
 			return result{err: err}
 		}
