@@ -107,6 +107,7 @@ func (a *app) root() *cobra.Command {
 		a.lab(),
 		a.provision(),
 		a.slots(),
+		a.slots(),
 		a.slotcheck(),
 		a.deploy(),
 		a.labInitVerb(),

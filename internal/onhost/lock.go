@@ -16,13 +16,13 @@ import (
 )
 
 // lockRoot takes the product's lock in /run, which only root can write to. It
-// does not wait: two administrators at once is something to be told at once.
-func lockRoot(ctx context.Context, layout hosts.Layout, verb string) (func() error, error) {
+// waits at most wait for a holder to end.
+func lockRoot(ctx context.Context, layout hosts.Layout, verb string, wait time.Duration) (func() error, error) {
 	file := layout.RootLock()
 	if err := os.MkdirAll(path.Dir(file), 0o755); err != nil {
 		return nil, report.Coded(report.ExitUnfinished, "make the folder of the lock: %w", err)
 	}
-	lock, err := safefs.Acquire(ctx, file, safefs.Holder{PID: os.Getpid(), Verb: verb, Since: time.Now()}, 0)
+	lock, err := safefs.Acquire(ctx, file, safefs.Holder{PID: os.Getpid(), Verb: verb, Since: time.Now()}, wait)
 	var held *safefs.LockedError
 	if errors.As(err, &held) {
 		return nil, report.Coded(report.ExitLocked, "another root verb is at work on %s: %w", layout.Product, err)

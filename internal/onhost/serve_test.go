@@ -56,7 +56,7 @@ func testServer() Server {
 		Version:   "test",
 		IDs:       func() (int, int) { return 0, 0 },
 		ServiceID: func(context.Context, string) (int, error) { return 1234, nil },
-		Lock: func(context.Context, hosts.Layout, string) (func() error, error) {
+		Lock: func(context.Context, hosts.Layout, string, time.Duration) (func() error, error) {
 			return func() error { return nil }, nil
 		},
 		EndChildren: func() {},
@@ -157,7 +157,7 @@ func TestB55TheRunningAccountIsProved(t *testing.T) {
 
 func TestLockIsTakenButNotForAPlan(t *testing.T) {
 	s := testServer()
-	s.Lock = func(context.Context, hosts.Layout, string) (func() error, error) {
+	s.Lock = func(context.Context, hosts.Layout, string, time.Duration) (func() error, error) {
 		return nil, report.Coded(report.ExitLocked, "provision (pid 7) is at work")
 	}
 	if e, code := ask(t, s, Request{Verb: "locked"}, ""); code != report.ExitLocked || !strings.Contains(e.Error, "pid 7") {

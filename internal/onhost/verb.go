@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"time"
 
 	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
@@ -17,6 +18,9 @@ type Verb struct {
 	// Lock is set for root verbs that change the host: they run one at a time,
 	// under the product's lock in /run. A plan takes no lock, it changes nothing.
 	Lock bool
+	// LockWait is how long it waits for that lock; 0: two administrators at once
+	// is something to be told at once.
+	LockWait time.Duration
 	// Upload says that the operator's own program is sent where the host has
 	// no copy of it; else the verb runs with what is installed.
 	Upload bool

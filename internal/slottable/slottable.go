@@ -59,6 +59,11 @@ type Request struct {
 	Plan  bool   // say what would change, change nothing
 }
 
+// On is a request to host that says nothing of users yet.
+func On(host *hosts.Host) Request {
+	return Request{Host: host.Name, Layout: host.Layout()}
+}
+
 // Check refuses words that are wrong whatever the state of the host (exit 2).
 func (r Request) Check() error {
 	if !slots.ValidUserID(r.User) {

@@ -119,7 +119,6 @@ func (r *run) showTable() (TableStatus, error) {
 func (r *run) showSlot(s SlotStatus) error {
 	switch {
 	case s.User != "":
-		r.row(report.Pass, "slot", s.Slot, "held by %s; %s", s.User, s.Residue)
 		if err := r.showTree(s); err != nil {
 			return err
 		}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentworks-deploy/internal/lab/labtest"
+)
+
+func TestLabExecPassesEverythingThrough(t *testing.T) {
+	l := labtest.Shared(t, labtest.Reference())
+	self := filepath.Join(labtest.Binaries(t), program)
+	for _, c := range []struct {
+		name           string
+		args           []string
+		stdin          string
+		stdout, stderr string // stderr: a fragment; "" for nothing at all
+		code           int
+	}{
+		{"output", []string{"--", "hostname"}, "", l.Name + "\n", "", 0},
+		{"input", []string{"--", "sh", "-c", "cat; cat >&2"}, "a\x00b", "a\x00b", "", 0},
+		{"the program's flags are its own", []string{"echo", "--name", "x"}, "", "--name x\n", "", 0},
+		{"no shell in between", []string{"--", "echo", "$HOME;", "*"}, "", "$HOME; *\n", "", 0},
+		{"another account", []string{"--user", "vs", "--", "id", "-un"}, "", "vs\n", "", 0},
+		{"a code of the program", []string{"--", "sh", "-c", "exit 3"}, "", "", "", 3},
+		{"a signal", []string{"--", "sh", "-c", "kill -TERM $$"}, "", "", "", 143},
+		{"no such program", []string{"--", "/no/program"}, "", "", "/no/program", 127},
+		{"not executable", []string{"--", "/etc/passwd"}, "", "", "/etc/passwd", 126},
+		{"no program at all", []string{"--"}, "", "", "no program given", 125},
+		{"a wrong flag", []string{"--nam", "x", "--", "true"}, "", "", "unknown flag", 125},
+		{"a wrong name", []string{"--name", "A/B", "--", "true"}, "", "", "lab name", 125},
+		{"not up", []string{"--name", "never-made", "--", "true"}, "", "", "agentworks-deploy lab up --name never-made", 125},
+		{"no such account", []string{"--user", "nobodyhere", "--", "true"}, "", "", "nobodyhere", 125},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			cmd := exec.Command(self, append([]string{"lab", "exec"}, c.args...)...)
+			cmd.Env = append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+l.Name)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), &stdout, &stderr
+			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+				t.Fatal(err)
+			}
+			if code := cmd.ProcessState.ExitCode(); code != c.code || stdout.String() != c.stdout {
+				t.Errorf("exit %d with %q, want %d with %q", code, stdout.String(), c.code, c.stdout)
+			}
+			said := stderr.String()
+			if c.stderr == "" && said != "" || !strings.Contains(said, c.stderr) || strings.Count(said, "\n") > 1 {
+				t.Errorf("standard error %q, want one line with %q", said, c.stderr)
+			}
+		})
+	}
+}
+
+// A signal to lab exec alone reaches the program, whose answer passes.
+func TestLabExecPassesAStop(t *testing.T) {
+	l := labtest.Shared(t, labtest.Reference())
+	cmd := exec.Command(filepath.Join(labtest.Binaries(t), program), "lab", "exec", "--name", l.Name, "--",
+		"bash", "-c", "trap 'exit 42' TERM; echo ready; while :; do read -t 1 _ <> <(:); done")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 42 {
+		t.Errorf("exit %d", code)
+	}
+}

@@ -1,0 +1,67 @@
+package onhost
+
+import (
+	"context"
+	"time"
+
+	"agentworks-deploy/internal/remote"
+	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/slottable"
+)
+
+// SlotsArgs are the arguments of slots-assign and slots-release; the latter
+// takes the user alone.
+type SlotsArgs struct {
+	User  string `json:"user"`
+	Slot  string `json:"slot,omitempty"`
+	Adopt bool   `json:"adopt,omitempty"`
+}
+
+// SlotsData is what they answer beside the rows.
+type SlotsData struct {
+	User string `json:"user"`
+	Slot string `json:"slot"`
+}
+
+// slotsWait lets administrators who assign at the same moment take turns, which
+// last milliseconds (case T-05).
+const slotsWait = 10 * time.Second
+
+func verbSlotsAssign() Verb {
+	return Verb{Role: remote.Admin, Lock: true, LockWait: slotsWait, Run: changeSlots(slottable.Assign)}
+}
+
+func verbSlotsRelease() Verb {
+	return Verb{Role: remote.Admin, Lock: true, LockWait: slotsWait, Run: changeSlots(slottable.Release)}
+}
+
+func verbSlotsStatus() Verb {
+	return Verb{Role: remote.Admin, Run: func(ctx context.Context, s *Session) ([]report.Row, error) {
+		status, rows, err := slottable.Show(ctx, slottable.ThisHost(), slottable.On(&s.Request.Host))
+		s.Data = status
+		return rows, err
+	}}
+}
+
+type slotChange func(context.Context, slottable.System, slottable.Request) (string, []report.Row, error)
+
+func changeSlots(change slotChange) func(context.Context, *Session) ([]report.Row, error) {
+	return func(ctx context.Context, s *Session) ([]report.Row, error) {
+		var args SlotsArgs
+		if err := s.Args(&args); err != nil {
+			return nil, err
+		}
+		slot, rows, err := change(ctx, slottable.ThisHost(), args.Request(s.Request))
+		if slot != "" {
+			s.Data = SlotsData{User: args.User, Slot: slot}
+		}
+		return rows, err
+	}
+}
+
+// Request is what the arguments ask of the slot table of r's host.
+func (a SlotsArgs) Request(r Request) slottable.Request {
+	req := slottable.On(&r.Host)
+	req.User, req.Slot, req.Adopt, req.Plan = a.User, a.Slot, a.Adopt, r.Plan
+	return req
+}
