@@ -7,7 +7,6 @@ import (
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/onhost"
 	"agentworks-deploy/internal/report"
-	"agentworks-deploy/internal/slottable"
 )
 
 // AssignSlot gives a user of host a slot, and ReleaseSlot takes it away. Wrong
@@ -22,17 +21,17 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, host *hosts.Host, args onhost.S
 }
 
 func (f *Fleet) changeSlots(ctx context.Context, host *hosts.Host, verb string, args onhost.SlotsArgs, plan bool) (onhost.Envelope, error) {
-	if err := args.Request(onhost.Request{Host: *host}).Check(); err != nil {
+	if err := args.Check(host); err != nil {
 		return onhost.Envelope{}, err
 	}
 	return f.call(ctx, host, call{verb: verb, args: args, plan: plan})
 }
 
-// Slots is who holds what on one host; see slottable.Status.
+// Slots is who holds what on one host; see onhost.SlotsStatus.
 type Slots struct {
 	V    int    `json:"v"`
 	Host string `json:"host"`
-	slottable.Status
+	onhost.SlotsStatus
 	Rows []report.Row `json:"rows"`
 	Exit int          `json:"exit"`
 }
@@ -43,7 +42,7 @@ func (f *Fleet) SlotsStatus(ctx context.Context, host *hosts.Host) (Slots, error
 	e, err := f.call(ctx, host, call{verb: "slots-status"})
 	s := Slots{V: 1, Host: host.Name, Rows: e.Rows, Exit: e.Exit}
 	if len(e.Data) > 0 {
-		if bad := json.Unmarshal(e.Data, &s.Status); bad != nil && err == nil {
+		if bad := json.Unmarshal(e.Data, &s.SlotsStatus); bad != nil && err == nil {
 			err = report.Coded(report.ExitUnfinished, "read the answer of slots-status: %w", bad)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/slottable"
@@ -22,6 +23,9 @@ type SlotsData struct {
 	User string `json:"user"`
 	Slot string `json:"slot"`
 }
+
+// SlotsStatus is what slots-status answers beside the rows.
+type SlotsStatus = slottable.Status
 
 // slotsWait lets administrators who assign at the same moment take turns, which
 // last milliseconds (case T-05).
@@ -51,7 +55,9 @@ func changeSlots(change slotChange) func(context.Context, *Session) ([]report.Ro
 		if err := s.Args(&args); err != nil {
 			return nil, err
 		}
-		slot, rows, err := change(ctx, slottable.ThisHost(), args.Request(s.Request))
+		req := args.on(&s.Request.Host)
+		req.Plan = s.Request.Plan
+		slot, rows, err := change(ctx, slottable.ThisHost(), req)
 		if slot != "" {
 			s.Data = SlotsData{User: args.User, Slot: slot}
 		}
@@ -59,9 +65,12 @@ func changeSlots(change slotChange) func(context.Context, *Session) ([]report.Ro
 	}
 }
 
-// Request is what the arguments ask of the slot table of r's host.
-func (a SlotsArgs) Request(r Request) slottable.Request {
-	req := slottable.On(&r.Host)
-	req.User, req.Slot, req.Adopt, req.Plan = a.User, a.Slot, a.Adopt, r.Plan
+// Check refuses words that are wrong whatever the state of the host (exit 2).
+func (a SlotsArgs) Check(host *hosts.Host) error { return a.on(host).Check() }
+
+// on is what the arguments ask of the slot table of host.
+func (a SlotsArgs) on(host *hosts.Host) slottable.Request {
+	req := slottable.On(host)
+	req.User, req.Slot, req.Adopt = a.User, a.Slot, a.Adopt
 	return req
 }
