@@ -2,18 +2,111 @@ package slotcheck
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"path"
 	"path/filepath"
+	"time"
+
+	"agentworks-deploy/internal/sandbox/grants"
+	"agentworks-deploy/internal/sandbox/shell"
+	"agentworks-deploy/internal/sandbox/slots"
 )
 
-func (a *audit) confined(ctx context.Context, s subject, script string, words ...string) (outcome, error) {
-	return outcome{}, errors.New("TODO")
-}
+// probeDeadline ends a probe whose chain hangs.
+const probeDeadline = 30 * time.Second
 
-// probeDir is where a slot's probes run: its own state folder.
-func (a *audit) probeDir(s subject) string { return a.layout.SlotState(s.Slot) }
+// maxOutput bounds what is kept of a probe's output.
+const maxOutput = 64 << 10
+
+// makeChain is the chain as the platform's shell tool has it. The service's own
+// environment is not among what it gets: the settings are all that was read.
+func (a *audit) makeChain() {
+	a.chain = shell.Chain{
+		Sudo:      shell.Sudo,
+		Slotctl:   a.slotctl,
+		Launcher:  a.launcher,
+		Config:    a.config,
+		SlotHomes: a.layout.SlotHomes(),
+		Places: grants.Places{
+			Docs:          a.docs,
+			State:         a.stateRoot(),
+			SharedProfile: a.settings[keyProfile],
+			ProfileRoot:   a.settings[keyProfileRoot],
+			ConfigHome:    path.Join(a.service.Home, ".config"),
+		},
+		SystemPaths: a.settings[keySystemPaths],
+	}
+}
 
 // stateRoot is the app's private state.
 func (a *audit) stateRoot() string { return filepath.Clean(a.settings.or(keyState, a.layout.State())) }
 
-func (a *audit) profileRoots() []string { return nil }
+// profileRoots are the folders that hold the projects' browser profiles.
+func (a *audit) profileRoots() []string {
+	p := a.chain.Places
+	var roots []string
+	for _, base := range []string{p.SharedProfile, p.ProfileRoot, path.Join(p.ConfigHome, "agentworks/browser-profile")} {
+		if base != "" {
+			roots = append(roots, path.Clean(base)+"-projects")
+		}
+	}
+	return roots
+}
+
+// session names the managed browser of a chat in dir, in the form that the
+// platform uses; which session it is means nothing to the chain.
+func session(kind, dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return fmt.Sprintf("%s-%x--browser", kind, sum[:8])
+}
+
+// errRefused is what the platform's own grant rules say no to.
+type errRefused struct{ error }
+
+// wrapped runs one command as the shell tool would.
+func (a *audit) wrapped(ctx context.Context, cmd shell.Command) (outcome, error) {
+	call, err := a.chain.Wrap(cmd)
+	if err != nil {
+		return outcome{}, errRefused{err}
+	}
+	return a.capture(ctx, call)
+}
+
+// request runs one exec request as it is, without a policy.
+func (a *audit) request(ctx context.Context, slot string, req slots.Request) (outcome, error) {
+	call, err := a.chain.Exec(slot, req, nil)
+	if err != nil {
+		return outcome{}, errRefused{err}
+	}
+	return a.capture(ctx, call)
+}
+
+// capture runs a call to its end or to the deadline. An error means that the
+// check could not find out.
+func (a *audit) capture(ctx context.Context, call *shell.Call) (outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeDeadline, fmt.Errorf("no answer within %s", probeDeadline))
+	defer cancel()
+	out, err := call.Capture(ctx, maxOutput)
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case out.Truncated:
+		return outcome{}, errors.New("the answer is longer than any that is expected")
+	}
+	return outcome{Exit: out.Exit, Stdout: out.Stdout, Stderr: out.Stderr}, nil
+}
+
+// probeDir is where a slot's probes run that need no project: its own state
+// folder, which is always there.
+func (a *audit) probeDir(s subject) string { return a.layout.SlotState(s.Slot) }
+
+// confined runs a shell script in the sandbox, with words as $1 and on.
+func (a *audit) confined(ctx context.Context, s subject, script string, words ...string) (outcome, error) {
+	dir := a.probeDir(s)
+	return a.wrapped(ctx, shell.Command{
+		Slot: s.Slot, Dir: dir, Read: []string{dir},
+		Argv: append([]string{"/bin/sh", "-c", script, "probe"}, words...),
+	})
+}

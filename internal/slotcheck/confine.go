@@ -25,11 +25,11 @@ type denial struct {
 }
 
 // aim is what a denial is tried on. Why says that there is nothing to try it on,
-// and is then the row's SKIP. Undo, which may be nil, takes back what the aim or
-// a leak made.
+// and is then the row's SKIP. Show is what a row calls it where the path says
+// too little. Undo, which may be nil, takes back what the aim or a leak made.
 type aim struct {
-	path, why string
-	undo      func()
+	path, show, why string
+	undo            func()
 }
 
 // The scripts of denials. Cat and ls end with 1 and 2 when they are refused.
@@ -77,20 +77,22 @@ func (d denial) run(ctx context.Context, a *audit, s subject) []report.Row {
 	case at.why != "":
 		return skip(at.why)
 	}
-	return a.tryDenied(ctx, s, d.script, at.path)
+	if at.show == "" {
+		at.show = a.shown(at.path)
+	}
+	return a.tryDenied(ctx, s, d.script, at)
 }
 
-// tryDenied runs script on target in the sandbox. The script's own words come
+// tryDenied runs script on its aim in the sandbox. The script's own words come
 // between a start mark and an end mark with its exit status: without the first
 // the sandbox did not start, which proves nothing (case S-04), and neither mark
 // can be made by a launcher that does not run the script.
-func (a *audit) tryDenied(ctx context.Context, s subject, script, target string) []report.Row {
+func (a *audit) tryDenied(ctx context.Context, s subject, script string, at aim) []report.Row {
 	mark := rand.Text()
-	o, err := a.confined(ctx, s, markScript(mark, script), target)
+	o, err := a.confined(ctx, s, markScript(mark, script), at.path)
 	if err != nil {
 		return unknown(err.Error())
 	}
-	shown := a.shown(target)
 	status, started := marked(o.Stdout, mark)
 	switch {
 	case !started:
@@ -99,12 +101,12 @@ func (a *audit) tryDenied(ctx context.Context, s subject, script, target string)
 	case status == "":
 		return unknown("the probe did not come to its end")
 	case status == "0":
-		return []report.Row{{State: report.Fail, Detail: shown + " is open to a confined command",
+		return []report.Row{{State: report.Fail, Detail: at.show + " is open to a confined command",
 			Cause: "the launcher " + a.launcher + " does not confine", Fix: a.deployFix()}}
 	case status == "126" || status == "127":
 		return unknown("the probe's own program did not run")
 	}
-	return pass(shown + " refused")
+	return pass(at.show + " refused")
 }
 
 // markScript wraps script, which runs in a subshell, into the two marks.
@@ -222,7 +224,7 @@ func (a *audit) newFile(s subject) (aim, error) {
 	if err := unix.Stat(a.docs, &before); err != nil {
 		return aim{}, err
 	}
-	return aim{path: file, undo: func() {
+	return aim{path: file, show: "a new file in <docs>", undo: func() {
 		if unix.Unlink(file) == nil {
 			// The time is put back where the service may; a leak is told anyway.
 			_ = unix.UtimesNanoAt(unix.AT_FDCWD, a.docs, []unix.Timespec{before.Atim, before.Mtim}, 0)
@@ -237,5 +239,5 @@ func (a *audit) scratchFile(subject) (aim, error) {
 		return aim{}, err
 	}
 	defer f.Close()
-	return aim{path: f.Name(), undo: func() { _ = os.Remove(f.Name()) }}, f.Chmod(0o644)
+	return aim{path: f.Name(), show: "a file in the host's /tmp", undo: func() { _ = os.Remove(f.Name()) }}, f.Chmod(0o644)
 }

@@ -11,6 +11,7 @@ import (
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/sandbox/shell"
 	"agentworks-deploy/internal/sandbox/slots"
 )
 
@@ -47,6 +48,8 @@ type audit struct {
 
 	launcher    string // resolved
 	launcherErr error
+
+	chain shell.Chain
 
 	tableFile string
 	table     *slots.Table
@@ -108,6 +111,7 @@ func (a *audit) run(ctx context.Context) ([]report.Row, error) {
 		return append(rows, notes...), nil
 	}
 	a.hide = newHider(a.users())
+	a.makeChain()
 	rows = append(rows, a.selectSlots()...)
 	rows = append(rows, a.perSlot(ctx, slotChecks(a.ask.Level), a.slots)...)
 	rows = append(rows, a.once(ctx, hostChecks(a.ask.Level))...)
@@ -184,9 +188,4 @@ func (a *audit) named(check string, rows []report.Row) []report.Row {
 		}
 	}
 	return rows
-}
-
-func slotChecks(level Level) []check { return nil }
-func hostChecks(level Level) []check {
-	return []check{{"releases-listable", checkReleasesListable}, {"acl-present", checkACLPresent}}
 }
