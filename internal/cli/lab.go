@@ -123,7 +123,7 @@ func (a *app) labShell() *cobra.Command {
 		args:    cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) (int, error) {
 		// The machine's terminal is unknown in the lab; script makes one there.
-		return a.inLab(ctx, *name, user, []string{"script", "--quiet", "--return", "--command", "exec ${SHELL:-/bin/bash} -l", "/dev/null"})
+		return a.inLab(ctx, *name, user, []string{"script", "--quiet", "--return", "--command", "cd; exec ${SHELL:-/bin/bash} -l", "/dev/null"})
 	})
 	name = a.labName(cmd)
 	cmd.Flags().StringVar(&user, "user", "root", "account of the lab to run as")
@@ -154,7 +154,7 @@ func (a *app) inLab(ctx context.Context, name, user string, argv []string) (int,
 	if errors.Is(err, lab.ErrNotUp) {
 		err = fmt.Errorf("%w; bring it up: %s lab up --name %s", err, program, l.Name)
 	}
-	return 0, report.Coded(code, "lab exec: %w", err)
+	return 0, &report.CodedError{Code: code, Err: err}
 }
 
 // unwrap gives a child the file itself instead of a pipe that we would copy.

@@ -19,7 +19,7 @@ import (
 // tests runs the package's tests beside the commands that scripts may call.
 type tests struct{ m *testing.M }
 
-func (t tests) Run() int { labtest.Main(t.m); return 0 } // Main ends the process
+func (t tests) Run() int { return labtest.Main(t.m) }
 
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){

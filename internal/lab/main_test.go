@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	case "on-overlay":
 		err = onOverlay(os.Args[2], os.Args[3], os.Args[4])
 	default:
-		labtest.Main(m)
+		os.Exit(labtest.Main(m))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

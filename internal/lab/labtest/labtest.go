@@ -1,6 +1,6 @@
 // Package labtest gives tests labs of their own. A package that uses it says
 //
-//	func TestMain(m *testing.M) { labtest.Main(m) }
+//	func TestMain(m *testing.M) { os.Exit(labtest.Main(m)) }
 //
 // and its tests call New, or Shared for the one lab of the package. A lab is
 // gone at the end, also when the test failed; what a killed test process left
@@ -38,12 +38,12 @@ var process struct {
 	programs programs
 }
 
-// Main runs a package's tests and ends the process. The same test binary, run
-// again, is the first process of its labs.
-func Main(m *testing.M) {
+// Main runs a package's tests and returns the exit code. The same test binary,
+// run again, is the first process of its labs.
+func Main(m *testing.M) int {
 	if len(os.Args) == 2 && os.Args[1] == initVerb {
 		fmt.Fprintln(os.Stderr, lab.Init())
-		os.Exit(1)
+		return 1
 	}
 	process.main.Store(true)
 	sweep()
@@ -55,7 +55,7 @@ func Main(m *testing.M) {
 		}
 	}
 	process.programs.remove()
-	os.Exit(code)
+	return code
 }
 
 // Lab is a lab that is up, for one test or one package.

@@ -9,7 +9,7 @@ import (
 	"agentworks-deploy/internal/lab/labtest"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m) }
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m)) }
 
 func TestRunPassesCodeAndStreams(t *testing.T) {
 	l := labtest.Shared(t)
