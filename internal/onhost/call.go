@@ -31,6 +31,15 @@ func (p *Program) Call(ctx context.Context, ch remote.Channel, req Request, body
 	return p.exchange(ctx, ch, how, req, body, log)
 }
 
+// CallStream is Call for a verb with Stream: what its program writes comes out
+// of stdout and stderr while it runs.
+func (p *Program) CallStream(ctx context.Context, ch remote.Channel, req Request, log, stdout, stderr io.Writer) (Envelope, error) {
+	if _, narrow := ch.(remote.Narrow); narrow {
+		return Envelope{}, report.Coded(report.ExitUnfinished, "%s cannot pass a program's output through: it cuts what is long", ch)
+	}
+	return p.Call(ctx, passing{ch, stdout, stderr}, req, nil, log)
+}
+
 // exchange starts the half, sends the request and reads the answer.
 func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req Request, body io.Reader, log io.Writer) (Envelope, error) {
 	req.V, req.Version, req.Body = Protocol, p.Version, body != nil

@@ -23,6 +23,7 @@ func Verbs() map[string]Verb {
 		"deploy":        verbDeploy(),
 		"deploy-plan":   verbDeployPlan(),
 		"provision":     verbProvision(),
+		"sandbox-run":   verbSandboxRun(),
 		"slotcheck":     verbSlotcheck(),
 		"slots-assign":  verbSlotsAssign(),
 		"slots-release": verbSlotsRelease(),
@@ -86,12 +87,17 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 		return s.answer(out, req, nil, result{err: &report.CodedError{Code: code, Err: err}})
 	}
 	session := &Session{Request: req, Log: log}
+	passed := &frames{w: out}
+	if s.Verbs[req.Verb].Stream {
+		session.Stdout, session.Stderr = passed.stream(streamOut), passed.stream(streamErr)
+	}
 	session.Body = follow(ctx, reader, in, req.Body, func(err error) { gone(fmt.Errorf("%w: %w", errCallerGone, err)) })
 
 	done := make(chan result, 1)
 	go func() { done <- s.run(ctx, session) }()
 	select {
 	case r := <-done:
+		passed.end()
 		return s.answer(out, req, session.Data, r)
 	case <-ctx.Done():
 	}
@@ -100,6 +106,7 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 	defer late.Stop()
 	select {
 	case r := <-done:
+		passed.end()
 		return s.last(ctx, out, req, session.Data, r)
 	case <-late.C:
 		fmt.Fprintf(log, "%s: %v, and it does not end by itself: ended\n", req.Verb, context.Cause(ctx))

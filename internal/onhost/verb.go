@@ -24,6 +24,9 @@ type Verb struct {
 	// Upload says that the operator's own program is sent where the host has
 	// no copy of it; else the verb runs with what is installed.
 	Upload bool
+	// Stream says that the verb passes a program's output through while it runs:
+	// Session.Stdout and Session.Stderr.
+	Stream bool
 	Run    func(ctx context.Context, s *Session) ([]report.Row, error)
 }
 
@@ -33,7 +36,9 @@ type Session struct {
 	Request Request
 	Body    io.Reader // the frames' payload; empty without Request.Body
 	Log     io.Writer // progress lines for the person, the caller's standard error
-	Data    any       // set by the verb: goes into Envelope.Data as JSON
+	// Stdout and Stderr reach the caller's own streams; nil without Verb.Stream.
+	Stdout, Stderr io.Writer
+	Data           any // set by the verb: goes into Envelope.Data as JSON
 }
 
 // Args reads the request's arguments into args, a pointer to a struct.

@@ -39,10 +39,11 @@ type Output struct {
 // other accounts, and the chain did not end them either.
 var ErrLost = errors.New("the command did not end when it was stopped")
 
-// Run runs the call with the given files as the command's output; the command
-// has no input. When ctx ends, the chain is stopped. The error is set when
-// nothing is known of the command's end, and is ctx's own when it was stopped.
-func (c *Call) Run(ctx context.Context, stdout, stderr *os.File) (exit int, err error) {
+// Run runs the call and copies the command's output; the command has no input.
+// What background jobs of the command write is copied for stopTime more. When
+// ctx ends, the chain is stopped. The error is set when nothing is known of the
+// command's end, and is ctx's own when it was stopped.
+func (c *Call) Run(ctx context.Context, stdout, stderr io.Writer) (exit int, err error) {
 	return c.run(ctx, stdout, stderr)
 }
 

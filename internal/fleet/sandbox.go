@@ -1,0 +1,41 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/onhost"
+	"agentworks-deploy/internal/remote"
+)
+
+// SandboxRun runs one command on host as a slot, confined, and returns the
+// command's exit code. The command writes to stdout and stderr while it runs.
+// An error means that nothing is known of the command's end.
+func (f *Fleet) SandboxRun(ctx context.Context, host *hosts.Host, args onhost.SandboxRunArgs, stdout, stderr io.Writer) (int, error) {
+	if !slices.Contains(args.Read, args.Dir) && !slices.Contains(args.Write, args.Dir) {
+		args.Write = append(args.Write, args.Dir)
+	}
+	text, err := json.Marshal(args)
+	if err != nil {
+		return 0, fmt.Errorf("write the arguments of sandbox-run: %w", err)
+	}
+	ch, err := remote.Open(host, remote.Service)
+	if err != nil {
+		return 0, err
+	}
+	defer ch.Close()
+	req := onhost.Request{Verb: "sandbox-run", Host: *host, Args: text}
+	e, err := f.Program.CallStream(ctx, ch, req, f.Log, stdout, stderr)
+	if err != nil {
+		return 0, err
+	}
+	var data onhost.SandboxRunData
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return 0, fmt.Errorf("read the answer of sandbox-run: %w", err)
+	}
+	return data.Exit, nil
+}
