@@ -76,7 +76,7 @@ func TestAKilledUpLeavesNothingAfterReset(t *testing.T) {
 	}
 	s := lab.DefaultStore()
 	before, etc := machine(t, name), labtest.Scan(t, "/etc")
-	const times = 20
+	const times = 12
 	ended, longest := 0, time.Second
 	for i := range times {
 		cmd := exec.Command("/proc/self/exe", "up", s.Cache, s.Labs, name)
@@ -96,7 +96,7 @@ func TestAKilledUpLeavesNothingAfterReset(t *testing.T) {
 			continue
 		}
 		// The moment is the point here, not a wait for something.
-		time.Sleep(rand.N(longest))
+		time.Sleep(rand.N(longest * 5 / 4))
 		_ = cmd.Process.Kill()
 		if cmd.Wait() == nil {
 			ended++

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -182,6 +183,47 @@ func TestUpTwiceAtOnce(t *testing.T) {
 	}
 	if got := l.MustExec(t, "systemctl", "is-system-running"); got != "running" {
 		t.Errorf("systemd says %s", got)
+	}
+}
+
+func TestUpNamesTheUnitsThatFailed(t *testing.T) {
+	l := labtest.New(t)
+	l.WriteFile(t, "/etc/systemd/system/broken.service", "[Service]\nExecStart=/bin/false\n[Install]\nWantedBy=multi-user.target\n", 0o644)
+	l.MustExec(t, "systemctl", "enable", "broken")
+	if _, err := l.Down(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if failed, err := l.Up(context.Background(), options()); err != nil || !slices.Equal(failed, []string{"broken.service"}) {
+		t.Errorf("failed units %q, %v", failed, err)
+	}
+}
+
+// A person's umask is not the lab's.
+func TestAClosedUmaskMakesTheSameLab(t *testing.T) {
+	name := strings.TrimSuffix(labtest.Shared(t, labtest.Reference()).Name, "-1") + "-umask"
+	l, err := lab.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := lab.DefaultStore()
+	said, err := exec.Command("sh", "-c", `umask 077; exec "$0" "$@"`, self, "up", s.Cache, s.Labs, name).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	t.Cleanup(func() {
+		if _, err := l.Reset(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	roots := []string{"/srv", "/dev", "/home", "/data"}
+	closed := (&labtest.Lab{Lab: l}).Snapshot(t, roots...)
+	open := labtest.New(t, labtest.Reference()).Snapshot(t, roots...)
+	if diff := open.Diff(closed); len(diff) > 0 {
+		t.Errorf("with umask 077: %q", diff)
 	}
 }
 

@@ -89,14 +89,7 @@ func (l *Lab) makeReference(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = l.In(func() error {
-		_, err := readAccount("/etc", referenceAccount)
-		return err
-	})
-	if errors.Is(err, errNoAccount) {
-		_, err = l.ask(ctx, "useradd", "--system", "--user-group", "--home-dir", filepath.Join(referenceApp, "home"), "--shell", "/bin/bash", referenceAccount)
-	}
-	if err == nil {
+	if err = l.addAccount(ctx); err == nil {
 		err = l.In(func() error { return writeEntries(entries) })
 	}
 	if err != nil {
@@ -104,6 +97,24 @@ func (l *Lab) makeReference(ctx context.Context) error {
 	}
 	r.Reference = true
 	return writeJSON(l.path("lab.json"), r)
+}
+
+// addAccount adds the service account where it is missing.
+func (l *Lab) addAccount(ctx context.Context) error {
+	look := func() error {
+		_, err := readAccount("/etc", referenceAccount)
+		return err
+	}
+	err := l.In(look)
+	if !errors.Is(err, errNoAccount) {
+		return err
+	}
+	// It may read the journal, so that a deploy can show why a unit failed (case B43).
+	_, err = l.ask(ctx, "useradd", "--system", "--user-group", "--groups", "systemd-journal", "--home-dir", filepath.Join(referenceApp, "home"), "--shell", "/bin/bash", referenceAccount)
+	if err != nil && l.In(look) == nil {
+		return nil // the useradd of a killed up was still at it
+	}
+	return err
 }
 
 // writeEntries makes the entries in the file system of the calling thread.

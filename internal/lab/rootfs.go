@@ -172,16 +172,21 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	if r.Sources.Stanzas != "" {
 		args = append(args, filepath.Join(sources, "lab.sources"))
 	}
-	// The kernel sends the death signal when the thread that forked ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, "unshare", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	said, err := cmd.CombinedOutput()
+	said, err := runTied(exec.CommandContext(ctx, "unshare", args...))
 	if err != nil {
 		return fmt.Errorf("make the root file system with mmdebstrap: %w\n%s", err, lastLines(said, 12))
 	}
 	return finishRoot(dir)
+}
+
+// runTied runs a program that the kernel kills when we die, and returns all it
+// said. A terminal's signals are for us alone.
+func runTied(cmd *exec.Cmd) ([]byte, error) {
+	// The kernel looks at the thread that forked, not at the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	return cmd.CombinedOutput()
 }
 
 // machineAcquire is how this machine's apt reaches its sources: proxies, and

@@ -85,71 +85,92 @@ func (l *Lab) start(ctx context.Context, o UpOptions) (*process, error) {
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cgroup of lab %s: %w", l.Name, err)
 	}
-	cmd, order, answer, err := l.initCommand(o.Init, group)
+	first, err := l.firstProcess(o.Init, group)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("start lab %s: %w", l.Name, err)
 	}
-	defer order.Close()
-	defer answer.Close()
-	if err := cmd.Start(); err != nil {
+	defer first.close()
+	if err := first.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the first process of lab %s: %w", l.Name, err)
 	}
-	for _, file := range append(cmd.ExtraFiles, cmd.Stderr.(*os.File)) {
-		file.Close()
-	}
+	first.closeTheirs()
 	// The process waits for its orders and ends when we die before giving them:
 	// so it is on record before it does anything.
-	known, err := describe(cmd.Process.Pid)
+	known, err := describe(first.cmd.Process.Pid)
 	if err == nil {
 		err = writeJSON(l.path("running.json"), known)
 	}
 	if err == nil {
-		err = json.NewEncoder(order).Encode(l.boot(r))
+		err = json.NewEncoder(first.order).Encode(l.boot(r))
 	}
-	order.Close()
+	first.order.Close()
 	if err == nil {
-		err = readAnswer(answer)
+		err = readAnswer(first.answer)
 	}
 	if err != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = first.cmd.Process.Kill()
+		_ = first.cmd.Wait()
 		return nil, fmt.Errorf("start lab %s: %w (its first words: %s)", l.Name, err, l.Log())
 	}
 	p, err := l.process()
 	// The lab outlives us; waiting is its next parent's work.
-	return p, errors.Join(err, cmd.Process.Release())
+	return p, errors.Join(err, first.cmd.Process.Release())
 }
 
-// initCommand is the lab's first process, not started: order is where its orders
-// are written, answer where it says how it went.
-func (l *Lab) initCommand(argv []string, group string) (cmd *exec.Cmd, order, answer *os.File, err error) {
-	orderIn, order, err := os.Pipe()
-	if err != nil {
-		return nil, nil, nil, err
+// firstProcess is a lab's first process before it starts.
+type firstProcess struct {
+	cmd    *exec.Cmd
+	order  *os.File   // its orders are written here
+	answer *os.File   // it says here how it went
+	theirs []*os.File // what only the process needs
+}
+
+func (l *Lab) firstProcess(argv []string, group string) (f *firstProcess, err error) {
+	f = &firstProcess{cmd: exec.Command(argv[0], argv[1:]...)}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	open := func(file *os.File, failed error) *os.File {
+		err = errors.Join(err, failed)
+		f.theirs = append(f.theirs, file)
+		return file
 	}
-	answer, answerOut, err := os.Pipe()
+	log := open(os.OpenFile(l.Log(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600))
+	dir := open(os.Open(group))
+	orderIn, order, failed := os.Pipe()
+	f.order = order
+	open(orderIn, failed)
+	answer, answerOut, failed := os.Pipe()
+	f.answer = answer
+	open(answerOut, failed)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	log, err := os.OpenFile(l.Log(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	dir, err := os.Open(group)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	cmd = exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = "/"
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{orderIn, answerOut}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	f.cmd.Dir = "/"
+	f.cmd.Stdout, f.cmd.Stderr = log, log
+	f.cmd.ExtraFiles = []*os.File{orderIn, answerOut}
+	f.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:      true, // the terminal's signals are not for it
 		UseCgroupFD: true,
 		CgroupFD:    int(dir.Fd()),
 		Cloneflags:  unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET,
 	}
-	return cmd, order, answer, nil
+	return f, nil
+}
+
+// Closing a file twice, or none, is no harm.
+func (f *firstProcess) closeTheirs() {
+	for _, file := range f.theirs {
+		file.Close()
+	}
+}
+
+func (f *firstProcess) close() {
+	f.closeTheirs()
+	f.order.Close()
+	f.answer.Close()
 }
 
 // readAnswer reads what Init says: answerOK, or why it could not go on.
@@ -214,7 +235,7 @@ func (l *Lab) prepare(ctx context.Context, progress func(string)) (record, error
 	if r.Copied {
 		progress("copying the root file system, because this machine's own root is an overlay")
 		from := filepath.Join(l.store.Cache, r.RootFS) + "/."
-		if said, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", from, l.path("root")).CombinedOutput(); err != nil {
+		if said, err := runTied(exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", from, l.path("root"))); err != nil {
 			return r, fmt.Errorf("copy the root file system: %w: %s", err, lastLines(said, 3))
 		}
 	}

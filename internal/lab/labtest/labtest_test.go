@@ -1,11 +1,14 @@
 package labtest_test
 
 import (
+	"bufio"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"agentworks-deploy/internal/lab"
 	"agentworks-deploy/internal/lab/labtest"
 )
 
@@ -75,5 +78,42 @@ func TestSnapshotSeesEveryKindOfChange(t *testing.T) {
 	}
 	if got := names(before.DiffTimes(after)); !slices.Contains(got, "touched") {
 		t.Errorf("times are not compared: %q", got)
+	}
+}
+
+// A test process that is killed leaves its lab; the next one removes it.
+func TestLabsOfAKilledTestProcess(t *testing.T) {
+	if os.Getenv("LABTEST_VICTIM") != "" {
+		l := labtest.Shared(t)
+		os.Stdout.WriteString("lab " + l.Name + "\n")
+		select {}
+	}
+	victim := exec.Command(os.Args[0], "-test.run=^TestLabsOfAKilledTestProcess$")
+	victim.Env = append(os.Environ(), "LABTEST_VICTIM=1")
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for lines := bufio.NewScanner(out); name == "" && lines.Scan(); {
+		name, _ = strings.CutPrefix(lines.Text(), "lab ")
+	}
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	l, err := lab.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := l.Status(); err != nil || !s.Up {
+		t.Fatalf("the killed process took its lab along: %+v, %v", s, err)
+	}
+	if said, err := exec.Command(os.Args[0], "-test.run=^$").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if s, err := l.Status(); err != nil || s.Exists {
+		t.Errorf("it is still there: %+v, %v", s, err)
 	}
 }
