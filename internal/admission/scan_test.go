@@ -278,7 +278,7 @@ func TestK04Gateway(t *testing.T) {
 		{"no token", nil, nil, "INFO secret-gateway grants not checked: the gateway's token is shorter", true},
 		{"token file missing", map[string]string{"CAPLAYER_SERVICE_TOKEN_FILE": "/nonexistent"}, nil, "INFO secret-gateway grants not checked: the token file", true},
 		{"403", map[string]string{"CAPLAYER_SERVICE_TOKEN": token}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "INFO secret-gateway grants not checked: the gateway answered 403", false},
-		{"a redirect", map[string]string{"CAPLAYER_SERVICE_TOKEN": token}, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", 302) }, "INFO secret-gateway grants not checked: the gateway answered 302", false},
+		{"a redirect", map[string]string{"CAPLAYER_SERVICE_TOKEN": token}, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }, "INFO secret-gateway grants not checked: the gateway answered 302", false},
 		{"HTML", map[string]string{"CAPLAYER_SERVICE_TOKEN": token}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "not the expected document", false},
 		{"another document", map[string]string{"CAPLAYER_SERVICE_TOKEN": token}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"ok":true}`) }, "not the expected document", false},
 	} {
