@@ -151,6 +151,8 @@ func TestB43JournalOfAFailedUnitIsShown(t *testing.T) {
 
 func TestManagerIsAskedWithARuntimeFolderOfOurs(t *testing.T) {
 	m, calls := stubManager(t, unitText("failed", "failed", 0, 0))
+	_, err := m.States(context.Background(), []string{"vs-agent.service"})
+	must(t, err)
 	must(t, m.Restart(context.Background(), []string{"vs-agent.service"}))
 	got := calls()
 	for _, want := range []string{
@@ -163,7 +165,7 @@ func TestManagerIsAskedWithARuntimeFolderOfOurs(t *testing.T) {
 		}
 	}
 	m.User = false
-	_, err := m.States(context.Background(), []string{"vs-agent.service"})
+	_, err = m.States(context.Background(), []string{"vs-agent.service"})
 	must(t, err)
 	if last := lastLine(calls()); strings.Contains(last, "--user") || !strings.HasPrefix(last, " --no-ask-password") {
 		t.Errorf("the host's manager was asked with %q", last)

@@ -33,6 +33,7 @@ type source struct {
 	mtime time.Time
 	prog  program
 	isELF bool
+	ours  bool // a runtime program
 }
 
 // RuntimePrograms are the programs of this project that every release holds in
@@ -196,7 +197,7 @@ func (t *Tree) Complete(programs string) error {
 		if !s.isELF || s.prog.glibc != "" {
 			return fmt.Errorf("runtime program %s in %s is not a static Linux program", name, programs)
 		}
-		s.file.Mode = ModeProgram
+		s.file.Mode, s.ours = ModeProgram, true
 		p := path.Join("bin", name)
 		if old, ok := t.files[p]; ok && old.file != s.file {
 			t.Replaced = append(t.Replaced, name)
@@ -213,8 +214,8 @@ func (t *Tree) Complete(programs string) error {
 
 // Manifest describes the completed tree for product. Where the folder brought
 // a manifest, product, build time and revisions are that one's; else the build
-// time is the newest file's, so that one build has one id however often it is
-// deployed.
+// time is that of the newest file the release brought, so that one build has one
+// id however often it is deployed.
 func (t *Tree) Manifest(product string) (*Manifest, error) {
 	m := &Manifest{V: 1, Product: product, OS: "linux", Revisions: map[string]string{}, Files: map[string]File{}, Links: maps.Clone(t.links)}
 	var err error
@@ -223,7 +224,7 @@ func (t *Tree) Manifest(product string) (*Manifest, error) {
 	}
 	for p, s := range t.files {
 		m.Files[p] = s.file
-		if s.mtime.After(m.BuiltAt) {
+		if !s.ours && s.mtime.After(m.BuiltAt) {
 			m.BuiltAt = s.mtime
 		}
 		if s.prog.arch == m.Arch && newer(s.prog.glibc, m.Glibc) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,24 +151,16 @@ func parseStates(out string) ([]UnitState, error) {
 	return states, lines.Err()
 }
 
-// Restart restarts the units. One that systemd had given up on is forgiven
-// first, or its start would be refused as coming too often.
+// Restart restarts the units. Their count of starts is forgotten first: systemd
+// refuses one that failed too often, or that several deploys within seconds
+// started. A unit that is not loaded has no such count.
 func (m *Manager) Restart(ctx context.Context, units []string) error {
-	states, err := m.States(ctx, units)
-	if err != nil {
-		return err
-	}
-	failed := slices.DeleteFunc(states, func(u UnitState) bool { return u.Active != "failed" })
-	if len(failed) > 0 {
-		args := []string{"reset-failed", "--"}
-		for _, u := range failed {
-			args = append(args, u.Name)
-		}
-		if _, err := m.run(ctx, args...); err != nil {
+	for _, u := range units {
+		if _, err := m.run(ctx, "reset-failed", "--", u); err != nil && !strings.Contains(err.Error(), "not loaded") {
 			return err
 		}
 	}
-	_, err = m.run(ctx, append([]string{"restart", "--"}, units...)...)
+	_, err := m.run(ctx, append([]string{"restart", "--"}, units...)...)
 	return err
 }
 
