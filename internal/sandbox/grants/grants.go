@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -79,7 +80,14 @@ type Dropped struct {
 	Why  string
 }
 
-func (d Dropped) String() string { return d.Path + " is not granted to a slot: " + d.Why }
+// String is a line for people: a path that no terminal shows truly is quoted.
+func (d Dropped) String() string {
+	name := d.Path
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
+		name = quoted
+	}
+	return name + " is not granted to a slot: " + d.Why
+}
 
 // Filter splits paths into the ones a slot may be granted, cleaned, and the
 // others. It compares names as they are written and as links resolve, on both
