@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Count says how many processes each user id has, by proc(5) mounted at proc.
+// Count says how many running processes each user id has, by proc(5) mounted at proc.
 func Count(proc string) (map[uint32]int, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -27,7 +27,9 @@ func Count(proc string) (map[uint32]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		count[p.UID]++
+		if !p.Zombie {
+			count[p.UID]++
+		}
 	}
 	return count, nil
 }

@@ -22,6 +22,7 @@ type Process struct {
 	UID    uint32 // real
 	GID    uint32 // real
 	Groups []uint32
+	Zombie bool   // it has ended, and its parent has not asked how
 	Cgroup string // of cgroup2, or the systemd hierarchy; empty where it is hidden
 }
 
@@ -114,6 +115,8 @@ func parseStatus(status []byte) (Process, error) {
 		switch key {
 		case "Name":
 			p.Name = strings.TrimSpace(value)
+		case "State":
+			p.Zombie = strings.HasPrefix(strings.TrimSpace(value), "Z")
 		case "Uid", "Gid":
 			if len(fields) == 0 {
 				return p, fmt.Errorf("empty %s", key)

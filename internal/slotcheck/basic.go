@@ -131,7 +131,7 @@ func (a *audit) pwd(ctx context.Context, s subject, f folder, cmd shell.Command,
 		cmd.Unfiltered = []string{closed}
 	}
 	cmd.Slot, cmd.Dir, cmd.Read, cmd.Argv = s.Slot, f.Path, []string{f.Path}, []string{"/bin/pwd"}
-	o, err := a.wrapped(ctx, cmd)
+	o, err := a.wrapped(ctx, a.chain, cmd)
 	printed := strings.TrimSuffix(o.Stdout, "\n")
 	switch {
 	case err != nil:

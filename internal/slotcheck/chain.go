@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/sandbox/grants"
 	"agentworks-deploy/internal/sandbox/shell"
 	"agentworks-deploy/internal/sandbox/slots"
@@ -67,8 +66,8 @@ func session(kind, dir string) string {
 type errRefused struct{ error }
 
 // wrapped runs one command as the shell tool would.
-func (a *audit) wrapped(ctx context.Context, cmd shell.Command) (outcome, error) {
-	call, err := a.chain.Wrap(cmd)
+func (a *audit) wrapped(ctx context.Context, chain shell.Chain, cmd shell.Command) (outcome, error) {
+	call, err := chain.Wrap(cmd)
 	if err != nil {
 		return outcome{}, errRefused{err}
 	}
@@ -105,31 +104,13 @@ func (a *audit) probeDir(s subject) string { return a.layout.SlotState(s.Slot) }
 
 // confined runs a shell script in the sandbox, with words as $1 and on.
 func (a *audit) confined(ctx context.Context, s subject, script string, words ...string) (outcome, error) {
+	return a.confinedBy(ctx, a.chain, s, script, words...)
+}
+
+func (a *audit) confinedBy(ctx context.Context, chain shell.Chain, s subject, script string, words ...string) (outcome, error) {
 	dir := a.probeDir(s)
-	return a.wrapped(ctx, shell.Command{
+	return a.wrapped(ctx, chain, shell.Command{
 		Slot: s.Slot, Dir: dir, Read: []string{dir},
 		Argv: append([]string{"/bin/sh", "-c", script, "probe"}, words...),
 	})
-}
-
-// Chain is the way from the service account, as which the process runs, to the
-// slots of this host, with the settings of the running service: what the probes
-// use, for other commands.
-func Chain(ctx context.Context, sys System, host hosts.Host) (*shell.Chain, error) {
-	settings, _, err := loadSettings(ctx, sys, &host)
-	if err != nil {
-		return nil, err
-	}
-	a := &audit{sys: sys, ask: Ask{Host: host}, layout: host.Layout()}
-	if err := a.derive(ctx, settings); err != nil {
-		return nil, err
-	}
-	if a.launcherErr != nil {
-		return nil, a.launcherErr
-	}
-	if rows := a.loadConfig(); a.config == nil {
-		return nil, errors.New(rows[0].Detail)
-	}
-	a.makeChain()
-	return &a.chain, nil
 }

@@ -45,7 +45,9 @@ func (c check) ask(ctx context.Context, a *audit, s subject) []report.Row {
 		if rows[i].Check == "" {
 			rows[i].Check = c.Name
 		}
-		rows[i].Slot = s.Slot
+		if rows[i].Slot == "" {
+			rows[i].Slot = s.Slot
+		}
 	}
 	return rows
 }

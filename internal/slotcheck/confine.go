@@ -80,24 +80,23 @@ func (d denial) run(ctx context.Context, a *audit, s subject) []report.Row {
 	if at.show == "" {
 		at.show = a.shown(at.path)
 	}
-	return a.tryDenied(ctx, s, d.script, at)
+	return a.tryDenied(ctx, s, d.script, at, at.path)
 }
 
-// tryDenied runs script on its aim in the sandbox. The script's own words come
+// tryDenied runs script on words in the sandbox. The script's own words come
 // between a start mark and an end mark with its exit status: without the first
 // the sandbox did not start, which proves nothing (case S-04), and neither mark
 // can be made by a launcher that does not run the script.
-func (a *audit) tryDenied(ctx context.Context, s subject, script string, at aim) []report.Row {
+func (a *audit) tryDenied(ctx context.Context, s subject, script string, at aim, words ...string) []report.Row {
 	mark := rand.Text()
-	o, err := a.confined(ctx, s, markScript(mark, script), at.path)
+	o, err := a.confined(ctx, s, markScript(mark, script), words...)
 	if err != nil {
 		return unknown(err.Error())
 	}
 	status, started := marked(o.Stdout, mark)
 	switch {
 	case !started:
-		r := a.explain(o, a.probeDir(s), s)
-		return []report.Row{{State: report.Fail, Detail: "nothing was proven: " + r.Detail, Cause: r.Cause, Fix: r.Fix}}
+		return a.nothingProven(o, nil, s)
 	case status == "":
 		return unknown("the probe did not come to its end")
 	case status == "0":
@@ -234,10 +233,15 @@ func (a *audit) newFile(s subject) (aim, error) {
 
 // scratchFile is a file in the host's /tmp that everybody may read.
 func (a *audit) scratchFile(subject) (aim, error) {
-	f, err := os.CreateTemp("/tmp", "agentworks-slotcheck-")
+	file := "/tmp/agentworks-slotcheck-" + rand.Text()
+	j, err := hireJanitor(`rm -f -- "$1"`, file)
 	if err != nil {
 		return aim{}, err
 	}
-	defer f.Close()
-	return aim{path: f.Name(), show: "a file in the host's /tmp", undo: func() { _ = os.Remove(f.Name()) }}, f.Chmod(0o644)
+	at := aim{path: file, show: "a file in the host's /tmp", undo: j.clean}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return at, err
+	}
+	return at, errors.Join(f.Chmod(0o644), f.Close())
 }

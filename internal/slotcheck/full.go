@@ -2,7 +2,13 @@ package slotcheck
 
 // confinementChecks are the rows of each slot that level full adds.
 func confinementChecks() []check {
-	return denialChecks()
+	checks := []check{{"identity", checkIdentity}, {"capabilities", checkCapabilities}}
+	checks = append(checks, denialChecks()...)
+	return append(checks,
+		check{"deny-process-environment", checkProcessEnvironment},
+		check{"env-scrubbed", checkEnvScrubbed},
+		check{"tmux-socket-unreachable", checkTmuxSocket},
+	)
 }
 
 // hostRows are the rows of the host that level full adds.
@@ -14,6 +20,7 @@ func hostRows() []check {
 		{"slot-hygiene", checkSlotHygiene},
 		{"accounts-without-slot", checkAccountsWithoutSlot},
 		{"host-exec", checkHostExec},
+		{"sandbox", checkSandbox},
 		{"live-release", checkLiveRelease},
 	}
 }

@@ -51,7 +51,7 @@ func (a *audit) leftovers(ctx context.Context, s subject, processes int) []repor
 		}
 	}
 	n, rows := a.countHome(ctx, s)
-	if rows != nil {
+	if len(rows) > 0 {
 		return rows
 	}
 	if n > 0 {
