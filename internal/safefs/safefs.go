@@ -16,7 +16,6 @@
 package safefs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -107,11 +106,11 @@ func (d *Dir) OpenRegular(rel string) (*os.File, error) {
 	if !st.IsRegular() {
 		return nil, fmt.Errorf("open %s: a %s, not a regular file", n.path, st.Kind())
 	}
-	f, err := os.OpenFile(n.proc(), os.O_RDONLY, 0)
+	fd, err := unix.Open(n.proc(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fail("open", n.path, errors.Unwrap(err))
+		return nil, fail("open", n.path, err)
 	}
-	return f, nil
+	return os.NewFile(uintptr(fd), n.path), nil
 }
 
 // ReadFile returns the content of the regular file rel below d; more than limit
@@ -124,7 +123,7 @@ func (d *Dir) ReadFile(rel string, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, fail("read", path.Join(d.path, rel), errors.Unwrap(err))
+		return nil, err
 	}
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("read %s: larger than %d bytes", path.Join(d.path, rel), limit)

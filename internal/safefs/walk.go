@@ -63,9 +63,10 @@ func (e *Entry) Ensure(rule func(Stat) Attr) (diff string, err error) {
 }
 
 // Walk visits everything below d, a folder before its content, and d itself
-// not; where visit answers fs.SkipDir for a folder, its content is left out. It follows no link and enters no mount. What vanishes or changes its
-// type meanwhile is passed over: a concurrent writer can hide his own files
-// from one walk, and cannot lead it elsewhere. It holds one descriptor a level.
+// not; where visit answers fs.SkipDir for a folder, its content is left out. It
+// follows no link and enters no mount. What vanishes or changes its type
+// meanwhile is passed over: a concurrent writer can hide his own files from one
+// walk, and cannot lead it elsewhere. It holds one descriptor a level.
 func (d *Dir) Walk(ctx context.Context, visit func(*Entry) error) error {
 	return d.walk(ctx, make([]byte, 32<<10), visit)
 }

@@ -3,6 +3,7 @@ package safefs
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,6 +76,25 @@ func TestWalkVisitsAllAndFollowsNothing(t *testing.T) {
 	want(t, base+"/out", 0, 0, 0o755)
 	want(t, base+"/out/secret", 0, 0, 0o600)
 	want(t, base+"/tree", slot, slot, 0o700)
+}
+
+func TestWalkLeavesOutWhatTheVisitorSkips(t *testing.T) {
+	base := scratch(t)
+	folder(t, base+"/open/inner", 0, 0, 0o755)
+	folder(t, base+"/private/inner", 0, 0, 0o755)
+	var seen []string
+	must(t, open(t, base).Walk(t.Context(), func(e *Entry) error {
+		rel, _ := filepath.Rel(base, e.Path())
+		seen = append(seen, rel)
+		if e.Name == "private" {
+			return fs.SkipDir
+		}
+		return nil
+	}))
+	slices.Sort(seen)
+	if !slices.Equal(seen, []string{"open", "open/inner", "private"}) {
+		t.Errorf("saw %q", seen)
+	}
 }
 
 func TestWalkEntersNoMount(t *testing.T) {

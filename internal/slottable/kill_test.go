@@ -93,7 +93,7 @@ func TestKilledAnywhereTheVerbAgainEndsAlike(t *testing.T) {
 			took := time.Since(begin)
 			want := comparable(whole)
 
-			const kills = 25
+			const kills = 15
 			cut := 0
 			for i := range kills {
 				s := prepare()

@@ -205,17 +205,16 @@ func (t *tree) content(ctx context.Context, want rule) error {
 
 // shared says that a file may be somebody else's: it has further names, which
 // may stand anywhere on this file system, and the one here could be a user's way
-// to have root open it to him. Where the kernel protects hard links, only who may
-// already read and write a file can have linked it, so the service's and the
-// slot's own files pass; elsewhere only what is the slot's already.
+// to have root open it to him. What is the slot's already passes. So does the
+// service's own file where the kernel protects hard links: nobody but the service
+// can have linked it there, as a clone of a repository does.
 func (t *tree) shared(st safefs.Stat, protected bool) bool {
-	if !st.IsRegular() || st.Links < 2 || st.UID == t.own.uid {
+	if !st.IsRegular() || st.Links < 2 {
 		return false
 	}
-	if st.UID != t.service.uid {
-		return true
-	}
-	return !protected && st.GID != t.own.gid
+	slots := st.UID == t.own.uid || st.UID == t.service.uid && st.GID == t.own.gid
+	services := st.UID == t.service.uid && st.GID == t.service.gid
+	return !slots && !(services && protected)
 }
 
 // linksProtected reads the sysctl fs.protected_hardlinks.
