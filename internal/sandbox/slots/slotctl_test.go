@@ -123,6 +123,7 @@ type call struct {
 	stdin  string
 	as     []string // setpriv's words
 	before string   // shell words run as root in the namespace, first
+	parent string   // a program that stays as slotctl's parent
 	env    []string
 	fds    []*os.File // inherited descriptors from 3 on
 	attr   syscall.SysProcAttr
@@ -143,7 +144,7 @@ func (w *world) command(c call) *exec.Cmd {
 	if c.as == nil {
 		c.as = as(slot01, groups(slot01, shared))
 	}
-	script := `mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/group" /etc/group && shift && ` + c.before + ` exec setpriv "$@"`
+	script := `mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/group" /etc/group && shift && ` + c.before + " exec " + c.parent + ` setpriv "$@"`
 	words := append([]string{"-c", script, "sh", w.root}, c.as...)
 	cmd := exec.Command("/bin/sh", append(append(words, w.slotctl), c.args...)...)
 	cmd.Stdin = strings.NewReader(c.stdin)
