@@ -51,8 +51,8 @@ func TestUserNamespaceIsTheSlotsOwn(t *testing.T) {
 	if r.exit != 0 || len(lines) != 11 {
 		t.Fatalf("%+v", r)
 	}
-	const sysAdmin = "0000000000200000"
-	want := []string{"", id(slot01), id(slot01), id(slot01), id(slot01), "1", "CapPrm=" + sysAdmin, "CapEff=" + sysAdmin, "CapAmb=" + sysAdmin, "", "0007"}
+	const caps = "0000000000200100" // CAP_SYS_ADMIN, CAP_SETPCAP
+	want := []string{"", id(slot01), id(slot01), id(slot01), id(slot01), "1", "CapPrm=" + caps, "CapEff=" + caps, "CapAmb=" + caps, "", "0007"}
 	for i := range want {
 		if want[i] != "" && lines[i] != want[i] {
 			t.Errorf("line %d is %q, want %q", i, lines[i], want[i])

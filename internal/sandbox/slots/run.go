@@ -29,14 +29,15 @@ type child struct {
 // start starts the program in a process group of its own. Its death signal is
 // KILL, which the kernel sends when the thread that forked ends, so the caller
 // holds its thread (case S19). With userns it gets a user and a mount namespace
-// in which it is itself, and CAP_SYS_ADMIN there for the launcher's mounts.
+// in which it is itself, and there CAP_SYS_ADMIN for the launcher's mounts and
+// CAP_SETPCAP, without which the launcher could not empty the bounding set.
 func (c *child) start() (pid int, err error) {
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if c.userns {
 		sys.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS
 		sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: c.uid, HostID: c.uid, Size: 1}}
 		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: c.gid, HostID: c.gid, Size: 1}}
-		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
 	}
 	return syscall.ForkExec(c.argv[0], c.argv, &syscall.ProcAttr{Env: c.env, Files: c.files, Sys: sys})
 }
