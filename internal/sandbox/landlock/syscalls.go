@@ -18,7 +18,7 @@ func Probe() (ABI, error) {
 	case unix.ENOSYS:
 		return 0, fmt.Errorf("this kernel has no Landlock (Linux 6.2 or newer is needed): %w", errno)
 	case unix.EOPNOTSUPP:
-		return 0, fmt.Errorf("Landlock is built in and off (add landlock to the kernel's lsm= parameter): %w", errno)
+		return 0, fmt.Errorf("this kernel's Landlock is off (add landlock to its lsm= parameter): %w", errno)
 	default:
 		return 0, fmt.Errorf("ask for the Landlock ABI: %w", errno)
 	}

@@ -131,7 +131,7 @@ func newWorld(t *testing.T) *world {
 	if err := os.Chmod(top, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{dir: filepath.Join(top, "ws"), env: []string{"PATH=/usr/bin:/bin"}}
+	w := &world{dir: filepath.Join(top, "ws"), env: []string{"PATH=/usr/bin:/bin", "GORACE=atexit_sleep_ms=0"}}
 	w.mkdir(t, "")
 	return w
 }
