@@ -214,6 +214,7 @@ func TestLabT05ParallelAssigns(t *testing.T) {
 // The operator's side or the half is killed, each in every part of the run; the
 // verb again ends like a run that nobody disturbed.
 func TestLabKilledAssigns(t *testing.T) {
+	t.Parallel() // beside those that need no lab
 	h := sharedLab(t)
 	h.sh(`cd /srv/vs/data/docs/_users/u1; for i in $(seq 300); do echo x > f$i; done; chown -R vs:vs .; chmod -R u=rwX,go=rX .
 		tar -C / -cf /root/before.tar etc/agentworks srv/vs/data/docs/_users/u1`)
