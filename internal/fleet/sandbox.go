@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"slices"
+	"unicode/utf8"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/onhost"
@@ -16,7 +18,13 @@ import (
 // command's exit code. The command writes to stdout and stderr while it runs.
 // An error means that nothing is known of the command's end.
 func (f *Fleet) SandboxRun(ctx context.Context, host *hosts.Host, args onhost.SandboxRunArgs, stdout, stderr io.Writer) (int, error) {
-	if !slices.Contains(args.Read, args.Dir) && !slices.Contains(args.Write, args.Dir) {
+	for _, s := range slices.Concat([]string{args.Dir}, args.Read, args.Write, args.Argv) {
+		if !utf8.ValidString(s) {
+			return 0, fmt.Errorf("%q is not UTF-8: a request would carry other bytes", s)
+		}
+	}
+	named := func(p string) bool { return path.Clean(p) == path.Clean(args.Dir) }
+	if !slices.ContainsFunc(args.Read, named) && !slices.ContainsFunc(args.Write, named) {
 		args.Write = append(args.Write, args.Dir)
 	}
 	text, err := json.Marshal(args)

@@ -127,6 +127,7 @@ func (c chain) ownFailures(t *testing.T) {
 		{"lab", "--slot", "slot01", "--dir", "/etc", "--", "true"},
 		{"lab", "--slot", "root", "--dir", crew, "--", "true"},
 		{"lab", "--slot", "slot01", "--dir", crew, "--browser-session", "../x", "--", "true"},
+		{"lab", "--slot", "slot01", "--dir", crew, "--", "echo", "\xff"},
 		{"lab", "--nonsense"},
 	} {
 		stdout, stderr, code := c.run(t, append([]string{"sandbox", "run"}, args...)...)

@@ -11,9 +11,10 @@ import (
 
 // Prepare opens the folders of writes that lie below docs to their group, since
 // the slot works in them by its group: 2770, and g+x alone on the folders above
-// them (case G-08). It changes only folders of the calling account, goes by
-// descriptors and through no link, and leaves the docs root, files, and names
-// that do not exist as they are. Where a folder cannot be opened so, the command
+// them (case G-08). It changes only folders of the calling account whose group is
+// not its own (a slot has nothing of that group, and _users or config must stay
+// as they are), goes by descriptors and through no link, and leaves the docs root,
+// files, and names that do not exist as they are. Where a folder cannot be opened so, the command
 // would fail later, so the error refuses it now.
 func Prepare(docs string, writes []string) error {
 	docs = path.Clean(docs)
@@ -71,7 +72,7 @@ func open(at int, name string, last bool) (done bool, err error) {
 	if last {
 		want = (mode | 0o2770) &^ 0o007
 	}
-	if int(st.Uid) != os.Geteuid() || mode == want {
+	if int(st.Uid) != os.Geteuid() || int(st.Gid) == os.Getegid() || mode == want {
 		return false, nil
 	}
 	// An O_PATH descriptor cannot be chmod-ed itself; its entry in /proc names

@@ -26,6 +26,9 @@ func TestG08Prepare(t *testing.T) {
 		if err := os.MkdirAll(p, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.Chown(p, 0, 76100); err != nil {
+			t.Fatal(err)
+		}
 		if err := syscall.Chmod(p, m); err != nil {
 			t.Fatal(err)
 		}
@@ -37,6 +40,13 @@ func TestG08Prepare(t *testing.T) {
 	if err := os.Chown(own, 70001, 70001); err != nil {
 		t.Fatal(err)
 	}
+	users, config := mk("_users", 0o711), mk("config", 0o700)
+	for _, p := range []string{users, config} {
+		if err := os.Chown(p, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree := mk("_users/u1", 0o700)
 	file := filepath.Join(docs, "Workflow/file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -49,11 +59,11 @@ func TestG08Prepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := Prepare(docs, []string{docs, step, own, file, step + "/absent/x", elsewhere, docs + "2"}); err != nil {
+		if err := Prepare(docs, []string{docs, users, config, tree, step, own, file, step + "/absent/x", elsewhere, docs + "2"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for p, want := range map[string]uint32{docs: 0o711, runs: 0o710, step: 0o2770, own: 0o755, file: 0o600, elsewhere: 0o700} {
+	for p, want := range map[string]uint32{docs: 0o711, users: 0o711, config: 0o700, tree: 0o2770, runs: 0o710, step: 0o2770, own: 0o755, file: 0o600, elsewhere: 0o700} {
 		if got := mode(t, p); got != want {
 			t.Errorf("%s is %04o, want %04o", p, got, want)
 		}

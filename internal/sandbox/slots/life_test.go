@@ -69,11 +69,11 @@ func TestS23StopIsOneTermThenKill(t *testing.T) {
 	}
 	// A deaf one is killed, however often the caller asks.
 	r = w.start(call{stdin: w.sh("trap 'echo TERM' TERM; echo ready; while :; do sleep 0.05; done")})
-	for range 3 {
-		w.must(r.cmd.Process.Signal(syscall.SIGTERM))
-		time.Sleep(10 * time.Millisecond) // signals of one kind pile up otherwise
-	}
-	if exit, rest := r.end(t); exit != 137 || rest != "TERM\n" {
+	w.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	waitFor(t, r.out, "TERM\n")
+	w.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	w.must(r.cmd.Process.Signal(syscall.SIGHUP))
+	if exit, rest := r.end(t); exit != 137 || rest != "" {
 		t.Errorf("deaf: exit %d, %q", exit, rest)
 	}
 }
