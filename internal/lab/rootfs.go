@@ -147,11 +147,12 @@ func (r recipe) build(ctx context.Context, dir string) error {
 			return report.Coded(report.ExitState, "%s is not installed, and the lab's root file system is made with it; install it: apt-get install mmdebstrap util-linux", program)
 		}
 	}
-	sources, err := os.MkdirTemp("", "agentworks-lab-sources-")
-	if err != nil {
+	// Whatever is written on the way lies here, and goes with the unfinished root.
+	scratch := strings.TrimSuffix(dir, making) + ".scratch" + making
+	if err := os.Mkdir(scratch, 0o755); err != nil {
 		return err
 	}
-	defer os.RemoveAll(sources)
+	defer os.RemoveAll(scratch)
 	args := []string{"--mount", "--pid", "--fork", "--mount-proc", "--kill-child=KILL", "mmdebstrap"}
 	args = append(args, r.Options...)
 	args = append(args, "--include="+strings.Join(r.Packages, ","), "--architectures="+r.Arch)
@@ -161,18 +162,20 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	}
 	files := map[string]string{"lab.list": r.Sources.Lines, "lab.sources": r.Sources.Stanzas, "apt.conf": acquire}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(sources, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(scratch, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	args = append(args, "--aptopt="+filepath.Join(sources, "apt.conf"), r.Suite, dir)
+	args = append(args, "--aptopt="+filepath.Join(scratch, "apt.conf"), r.Suite, dir)
 	if r.Sources.Lines != "" {
-		args = append(args, filepath.Join(sources, "lab.list"))
+		args = append(args, filepath.Join(scratch, "lab.list"))
 	}
 	if r.Sources.Stanzas != "" {
-		args = append(args, filepath.Join(sources, "lab.sources"))
+		args = append(args, filepath.Join(scratch, "lab.sources"))
 	}
-	said, err := runTied(exec.CommandContext(ctx, "unshare", args...))
+	cmd := exec.CommandContext(ctx, "unshare", args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+scratch)
+	said, err := runTied(cmd)
 	if err != nil {
 		return fmt.Errorf("make the root file system with mmdebstrap: %w\n%s", err, lastLines(said, 12))
 	}
