@@ -205,7 +205,7 @@ func TestAKilledRootMakingLeavesNothing(t *testing.T) {
 	if _, err := l.Reset(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.Cache, "[!.]*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.Cache, "[^.]*")); len(left) > 0 {
 		t.Errorf("left over: %q", left)
 	}
 }
