@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,26 +32,38 @@ const commonCodes = `  0    all right
   130  interrupted
 `
 
-const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}{{end}}
-
-Usage:
-  {{if .Runnable}}{{.UseLine}}{{else}}{{.CommandPath}} <command>{{end}}
-{{if .HasAvailableSubCommands}}
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
-{{end}}{{if .HasAvailableLocalFlags}}
-Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
-{{end}}{{if .HasAvailableInheritedFlags}}
-Flags of every command:
-{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}
-{{end}}
-Exit codes:
-{{index .Annotations "codes" | trimTrailingWhitespaces}}
-
-Example:
-{{.Example}}
-`
+// help prints a command's help in the form that all have: it ends with the exit
+// codes and an example. It is no template: text/template would keep every method
+// of every linked package alive, and the program 8 MB larger.
+func help(cmd *cobra.Command, _ []string) {
+	var b strings.Builder
+	section := func(title, text string) {
+		if text = strings.TrimRight(text, " \n"); text != "" {
+			fmt.Fprintf(&b, "\n%s:\n%s\n", title, text)
+		}
+	}
+	about, usage := cmd.Long, cmd.CommandPath()+" <command>"
+	if about == "" {
+		about = cmd.Short
+	}
+	if !cmd.HasAvailableSubCommands() {
+		usage = cmd.UseLine()
+	}
+	b.WriteString(strings.TrimRight(about, " \n") + "\n")
+	section("Usage", "  "+usage)
+	var commands strings.Builder
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			fmt.Fprintf(&commands, "  %-*s %s\n", cmd.NamePadding(), c.Name(), c.Short)
+		}
+	}
+	section("Commands", commands.String())
+	section("Flags", cmd.LocalFlags().FlagUsages())
+	section("Flags of every command", cmd.InheritedFlags().FlagUsages())
+	section("Exit codes", cmd.Annotations["codes"])
+	section("Example", cmd.Example)
+	fmt.Fprint(cmd.OutOrStdout(), b.String())
+}
 
 // command makes a command; its flags are added by the caller.
 func (a *app) command(d doc, run body) *cobra.Command {
@@ -89,7 +102,7 @@ func describe(cmd *cobra.Command, d doc) {
 		codes = commonCodes
 	}
 	cmd.Annotations = map[string]string{"codes": codes}
-	cmd.SetHelpTemplate(helpTemplate)
+	cmd.SetHelpFunc(help)
 	cmd.DisableFlagsInUseLine = false
 	cmd.Flags().SortFlags = false
 }

@@ -96,7 +96,6 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetIn(a.stdin)
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&a.hostsDir, "hosts-dir", "", "folder of the host files (default: ./hosts, else the one beside the program's folder)")
 	root.PersistentFlags().StringArrayVar(&a.set, "set", nil, "override one value of the host file, as key=value (see config explain)")

@@ -2,54 +2,110 @@ package report
 
 import (
 	_ "embed"
-	"html/template"
 	"io"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 )
 
+// page is the frame of a report: one file that needs no other, without script,
+// font or image. The report is built into its body as a tree and not with
+// html/template, which would keep every method of every linked package alive
+// and the program 8 MB larger.
+//
 //go:embed page.html
 var page string
 
-type htmlPage struct {
-	Host, Level, Release string
-	Class, Verdict       string
-	Exit                 int
-	Causes               []string
-	Rows                 []htmlRow
-}
-
-type htmlRow struct {
-	State, Check, Slot, Detail string
-	Fix                        *htmlFix
-}
-
-type htmlFix struct{ Where, Command, Note string }
-
-// writeHTML prints one file that needs no other: no script, no font, no image.
+// writeHTML prints one self-contained file.
 func (r Report) writeHTML(w io.Writer) error {
-	tmpl, err := template.New("page").Parse(page)
+	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
 		return err
 	}
-	p := htmlPage{
-		Host: Escape(r.Host), Level: Escape(r.Level), Release: Escape(r.Release),
-		Class: "good", Verdict: r.Summary.line(), Exit: r.Exit, Causes: r.causes(),
+	for n := range doc.Descendants() {
+		switch n.DataAtom {
+		case atom.Title:
+			add(n, ": "+Escape(r.Host))
+		case atom.Body:
+			add(n, r.body()...)
+		}
 	}
+	return html.Render(w, doc)
+}
+
+func (r Report) body() []any {
+	class := "good"
 	switch r.Exit {
 	case ExitOK:
 	case ExitState:
-		p.Class = "wrong"
+		class = "wrong"
 	default:
-		p.Class = "unknown"
+		class = "unknown"
 	}
-	for _, row := range r.Rows {
-		h := htmlRow{State: string(row.State), Check: Escape(row.Check), Slot: Escape(row.Slot), Detail: Escape(row.Detail)}
-		if row.Fix != nil {
-			h.Fix = &htmlFix{Where: "as root on the host", Command: row.Fix.Command(), Note: Escape(row.Fix.Note)}
-			if row.Fix.Where == Operator {
-				h.Fix.Where = "where you sit"
-			}
+	facts := element(atom.Dl, "")
+	for _, f := range [...][2]string{{"Level", r.Level}, {"Release", r.Release}, {"Exit code", strconv.Itoa(r.Exit)}} {
+		if f[1] != "" {
+			add(facts, element(atom.Dt, "", f[0]), element(atom.Dd, "", Escape(f[1])))
 		}
-		p.Rows = append(p.Rows, h)
 	}
-	return tmpl.Execute(w, p)
+	parts := []any{
+		"\n", element(atom.H1, "", "Slot self-test: "+Escape(r.Host)),
+		"\n", element(atom.P, "verdict "+class, r.Summary.line()),
+		"\n", facts, "\n",
+	}
+	for _, cause := range r.causes() {
+		parts = append(parts, element(atom.P, "", cause), "\n")
+	}
+	head := element(atom.Tr, "")
+	for _, title := range [...]string{"State", "Check", "Slot", "Detail and fix"} {
+		add(head, element(atom.Th, "", title))
+	}
+	rows := element(atom.Tbody, "")
+	for _, row := range r.Rows {
+		detail := element(atom.Td, "detail", Escape(row.Detail))
+		add(detail, htmlFix(row.Fix)...)
+		add(rows, "\n", element(atom.Tr, "", element(atom.Td, string(row.State), string(row.State)), element(atom.Td, "", Escape(row.Check)), element(atom.Td, "", Escape(row.Slot)), detail))
+	}
+	return append(parts, element(atom.Table, "", element(atom.Thead, "", head), rows), "\n")
+}
+
+func htmlFix(f *Fix) []any {
+	if f == nil {
+		return nil
+	}
+	where := "as root on the host"
+	if f.Where == Operator {
+		where = "where you sit"
+	}
+	parts := []any{element(atom.Br, "")}
+	if command := f.Command(); command != "" {
+		parts = append(parts, element(atom.Span, "where", "fix, "+where+":"), " ", element(atom.Code, "", command))
+	}
+	if f.Note != "" {
+		parts = append(parts, " ", element(atom.Span, "where", Escape(f.Note)))
+	}
+	return parts
+}
+
+// element makes a node; children are nodes and texts.
+func element(tag atom.Atom, class string, children ...any) *html.Node {
+	n := &html.Node{Type: html.ElementNode, DataAtom: tag, Data: tag.String()}
+	if class != "" {
+		n.Attr = []html.Attribute{{Key: "class", Val: class}}
+	}
+	add(n, children...)
+	return n
+}
+
+func add(parent *html.Node, children ...any) {
+	for _, c := range children {
+		switch c := c.(type) {
+		case *html.Node:
+			parent.AppendChild(c)
+		case string:
+			parent.AppendChild(&html.Node{Type: html.TextNode, Data: c})
+		}
+	}
 }
