@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,7 +155,7 @@ func (c *sshChannel) explain(ctx context.Context, err error, said string) error 
 	has := func(s string) bool { return strings.Contains(said, s) }
 	why := ""
 	switch {
-	case errors.As(err, &missing):
+	case errors.As(err, &missing), errors.Is(err, fs.ErrNotExist):
 		return report.Coded(report.ExitUsage, "%s: there is no ssh program: install OpenSSH's client", c)
 	case ctx.Err() == context.DeadlineExceeded, has("Connection timed out"), has("Operation timed out"):
 		why = "it does not answer: is the host up, and reachable from here?"
