@@ -236,6 +236,32 @@ func TestThePolicyIsReadFromAFileToo(t *testing.T) {
 	})
 }
 
+func TestSharedBrowserFoldersAreForUnscopedCommandsOnly(t *testing.T) {
+	w := newWorld(t)
+	w.mkdir(t, "profile")
+	w.mkdir(t, "profile-projects")
+	w.mkdir(t, "closed")
+	if err := os.Chown(w.path("closed"), serviceID, serviceID); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(w.path("closed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(w.env, "AGENT_BROWSER_SHARED_PROFILE="+w.path("profile"), "AGENT_BROWSER_PROFILE_ROOT="+w.path("closed/deep"))
+	run := func(scoped bool) result {
+		text := fmt.Sprintf(`{"work_dir":%q,"browser_scoped":%v}`, w.dir, scoped)
+		return w.runText(t, plainly, text, "/bin/sh", "-c", ": >profile/x && : >profile-projects/x && rm profile/x profile-projects/x")
+	}
+	got := run(false)
+	got.wants(t, 0, "")
+	if got.stderr != "" {
+		t.Errorf("stderr %q", got.stderr)
+	}
+	if got := run(true); got.code == 0 {
+		t.Errorf("a scoped command: %+v", got)
+	}
+}
+
 // filtered runs the launcher, started plainly, with one system call failing.
 func (w *world) filtered(t *testing.T, call int, errno unix.Errno, text string) result {
 	t.Helper()

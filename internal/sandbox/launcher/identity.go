@@ -48,10 +48,10 @@ func lookAtSelf() (identity, error) {
 // would be a real one, with the real machine's mounts in reach.
 func (id identity) mayLaunch() error {
 	if id.root {
-		return errors.New("it does not run as root (uid 0)")
+		return errors.New("the launcher does not run as root (uid 0)")
 	}
 	if id.initialNS && (id.permitted|id.effective)&capBit(unix.CAP_SYS_ADMIN) != 0 {
-		return errors.New("it does not run with CAP_SYS_ADMIN in the initial user namespace")
+		return errors.New("the launcher does not run with CAP_SYS_ADMIN in the initial user namespace")
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (pl *planner) freeze() error {
 		}
 		pl.put(folder.path, frozenSpot, folder, nil)
 		for _, entry := range entries {
-			if !pl.covered(entry.path) {
+			if !pl.covered(entry.path) && pl.visible(entry.path) {
 				pl.put(entry.path, openSpot, entry, nil)
 			}
 		}
@@ -188,14 +188,17 @@ func (pl *planner) closes(g grant) bool {
 	if g.path == "/" || pl.writeGrant(g.path) != nil {
 		return false
 	}
-	inside := 0
-	for i, w := range pl.grants {
-		first := !slices.ContainsFunc(pl.grants[:i], func(o grant) bool { return o.kind == write && o.path == w.path })
-		if w.kind == write && first && below(w.path, g.path) {
-			inside++
+	inside := ""
+	for _, w := range pl.grants {
+		if w.kind != write || !below(w.path, g.path) || w.path == inside {
+			continue
 		}
+		if inside != "" {
+			return false
+		}
+		inside = w.path
 	}
-	return inside <= 1
+	return true
 }
 
 // pin keeps the command from moving a cover away: a folder between a grant to
