@@ -116,7 +116,7 @@ func (a *app) slotsStatus() *cobra.Command {
 		long: `List every slot that somebody holds or left something in, with the entries of its
 folders and its processes, and hold the table, its holders' trees and their
 accounts against what they should be. Nothing on the host is changed.`,
-		codes: `  0    all is as it should be (a warning changes that not)
+		codes: `  0    all is as it should be (a warning does not change that)
   1    something is not, or the host is not provisioned
   2    wrong words: flag, host file, unknown host, not root
   3    the host could not be reached or the look could not be finished
@@ -157,7 +157,7 @@ func (a *app) printSlots(s fleet.Slots, format string) error {
 		return enc.Encode(s)
 	}
 	table := report.NewTable("SLOT", "HOLDER", "HOME", "STATE", "RUN", "PROCESSES")
-	listed := 0
+	var listed bool
 	for _, slot := range s.Slots {
 		if slot.User == "" && slot.Clean() {
 			continue
@@ -167,12 +167,12 @@ func (a *app) printSlots(s fleet.Slots, format string) error {
 			holder = "-"
 		}
 		table.Add(slot.Slot, holder, strconv.Itoa(slot.Home), strconv.Itoa(slot.State), strconv.Itoa(slot.Run), strconv.Itoa(slot.Processes))
-		listed++
+		listed = true
 	}
-	if listed > 0 {
+	if listed {
 		if err := table.Write(a.stdout); err != nil {
 			return fmt.Errorf("print the slots: %w", err)
 		}
 	}
-	return report.WriteSteps(a.stdout, "slots status", s.Rows, a.style())
+	return report.WriteRows(a.stdout, s.Rows, a.style())
 }

@@ -10,10 +10,19 @@ import (
 // each, and a last line that counts them. Rows of an audit within them (a
 // deploy's refusals, warnings) keep their own form.
 func WriteSteps(w io.Writer, verb string, rows []Row, style Style) error {
-	var out strings.Builder
 	counts := map[State]int{}
 	for _, row := range rows {
 		counts[row.State]++
+	}
+	return style.print(w, lines(rows)+fmt.Sprintf("%s: %s\n", verb, stepCounts(counts)))
+}
+
+// WriteRows prints rows in the same form, and nothing else.
+func WriteRows(w io.Writer, rows []Row, style Style) error { return style.print(w, lines(rows)) }
+
+func lines(rows []Row) string {
+	var out strings.Builder
+	for _, row := range rows {
 		switch row.State {
 		case Fail, Error:
 			fmt.Fprintln(&out, row.line())
@@ -27,8 +36,7 @@ func WriteSteps(w io.Writer, verb string, rows []Row, style Style) error {
 			fmt.Fprintf(&out, "%-7s  %-20s  %-7s  %s\n", row.State, Escape(row.Check), Escape(slot), Escape(row.Detail))
 		}
 	}
-	fmt.Fprintf(&out, "%s: %s\n", verb, stepCounts(counts))
-	return style.print(w, out.String())
+	return out.String()
 }
 
 func stepCounts(counts map[State]int) string {
