@@ -105,8 +105,12 @@ func (r *run) showTable() (TableStatus, error) {
 			r.fail(wrong.check, "", report.Fix{Where: report.OnHost, Argv: wrong.argv}, "%s: %s", t.Path, wrong.text)
 		}
 	}
-	if err := r.readBack(nil); err != nil {
-		r.fail("slot-table-read", "", report.Fix{Where: report.OnHost, Argv: []string{"chgrp", r.Product, t.Path}}, "%v", err)
+	if _, err := r.readAsService(); err != nil {
+		fix := report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "provision", r.Host}}
+		if len(r.rows) > 0 { // what is wrong with the file itself
+			fix = *r.rows[len(r.rows)-1].Fix
+		}
+		r.fail("slot-table-read", "", fix, "the service account %s is locked out, and so is every slot user: %v", r.Product, err)
 	}
 	if len(r.rows) == 0 {
 		r.row(report.Pass, "slot-table", "", "%s %s:%s %s, readable by %s", t.Path, t.Owner, t.Group, t.Mode, r.Product)

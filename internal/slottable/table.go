@@ -129,11 +129,10 @@ func (r *run) keepReadable() error {
 	return r.readBack(nil)
 }
 
-// readBack opens the table as the service account: a table that it cannot read
+// readBack wants the service account to read the table: one that it cannot read
 // locks every user out (case T-01). It must hold want, unless that is nil.
 func (r *run) readBack(want []byte) error {
-	file := r.at(r.SlotTable())
-	got, err := readAs(r.service, r.groups(), file, maxTable)
+	got, err := r.readAsService()
 	if err == nil && want != nil && !bytes.Equal(got, want) {
 		err = errors.New("it holds something else than was written")
 	}
@@ -141,6 +140,10 @@ func (r *run) readBack(want []byte) error {
 		return report.Coded(report.ExitState, "the service account %s cannot use the slot table, and every slot user is locked out: %w; next, on the host: chgrp %s %s", r.Product, err, r.Product, r.SlotTable())
 	}
 	return nil
+}
+
+func (r *run) readAsService() ([]byte, error) {
+	return readAs(r.service, r.groups(), r.at(r.SlotTable()), maxTable)
 }
 
 func (r *run) groups() []int {

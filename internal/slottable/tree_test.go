@@ -315,7 +315,7 @@ func TestShow(t *testing.T) {
 	s.mode(s.root+tablePath, 0, 0, 0o640)
 	_, rows, err = Show(context.Background(), s.system(), On(s.host))
 	s.must(err)
-	wantRow(t, rows, report.Fail, "slot-table-read", "every slot user is locked out")
+	wantRow(t, rows, report.Fail, "slot-table-read", "so is every slot user")
 }
 
 func TestMountsInATreeAreLeftAlone(t *testing.T) {
