@@ -5,25 +5,57 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
 )
 
 // accountLock is what lckpwdf(3) locks; systemd-sysusers waits for it for ever.
 const accountLock = "/etc/.pwd.lock"
 
-// accountFilesFree waits until no other program writes the account files, so
-// that systemd-sysusers does not hang on one that never ends.
-func (r *run) accountFilesFree(ctx context.Context) error {
+// leftovers are the temporary files of systemd-sysusers in /etc. While nobody
+// has the account lock they belong to nobody.
+func (r *run) leftovers() ([]string, error) {
+	etc, err := safefs.OpenDir(r.sys.at("/etc"))
+	if err != nil {
+		return nil, err
+	}
+	defer etc.Close()
+	names, err := etc.Names()
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !slices.ContainsFunc([]string{".#passwd", ".#group", ".#shadow", ".#gshadow"}, func(temp string) bool { return strings.HasPrefix(name, temp) })
+	}), err
+}
+
+// clearLeftovers waits until no other program writes the account files, so that
+// systemd-sysusers does not hang on one that never ends, and removes what a
+// killed one left.
+func (r *run) clearLeftovers(ctx context.Context) error {
 	unlock, err := lockAccountFiles(ctx, r.sys.at(accountLock))
 	if err != nil {
 		return err
 	}
-	unlock()
-	return nil
+	defer unlock()
+	names, err := r.leftovers()
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	etc, err := safefs.OpenDir(r.sys.at("/etc"))
+	if err != nil {
+		return err
+	}
+	defer etc.Close()
+	for _, name := range names {
+		if err := etc.Remove(name); err != nil {
+			return err
+		}
+	}
+	return etc.Sync()
 }
 
 // lockAccountFiles takes the lock as lckpwdf does, by a lock of the open file

@@ -60,6 +60,13 @@ func (r *run) accounts(ctx context.Context) (findings, error) {
 			f.add(name, "add the line of <slot> that %s lacks", file.path)
 		}
 	}
+	leftovers, err := r.leftovers()
+	if err != nil {
+		return f, err
+	}
+	if len(leftovers) > 0 {
+		f.add("", "remove %d temporary files in /etc that a killed systemd-sysusers left", len(leftovers))
+	}
 	f.apply = r.makeAccounts
 	return f, nil
 }
@@ -114,15 +121,10 @@ func (r *run) surveyor(db *accounts.Database) (*survey, error) {
 	}, nil
 }
 
-// makeAccounts looks once more under the locks and makes what is missing then:
-// a tool that a killed run started may have gone on meanwhile.
+// makeAccounts looks once more when the account files are free and makes what is
+// missing then: a tool that a killed run started may have gone on meanwhile.
 func (r *run) makeAccounts(ctx context.Context) error {
-	lock, err := r.accountsLock(ctx)
-	if err != nil {
-		return err
-	}
-	defer lock.Release()
-	if err := r.accountFilesFree(ctx); err != nil {
+	if err := r.clearLeftovers(ctx); err != nil {
 		return err
 	}
 	if err := r.survey(ctx); err != nil {
@@ -134,7 +136,7 @@ func (r *run) makeAccounts(ctx context.Context) error {
 		}
 	}
 	for _, name := range r.roster.shells {
-		if _, err := r.sys.tool(ctx, nil, "usermod", "-s", slotShell, name); err != nil {
+		if _, err := r.sys.accountTool(ctx, nil, "usermod", "-s", slotShell, name); err != nil {
 			return err
 		}
 	}
@@ -147,7 +149,7 @@ func (r *run) addAccounts(ctx context.Context) error {
 	if _, ok := r.sys.find("systemd-sysusers"); !ok {
 		return r.addOneByOne(ctx)
 	}
-	said, err := r.sys.tool(ctx, sysusersConfig(r.l, r.roster), "systemd-sysusers", "-")
+	said, err := r.sys.accountTool(ctx, sysusersConfig(r.l, r.roster), "systemd-sysusers", "-")
 	if err != nil {
 		return err
 	}
@@ -245,7 +247,7 @@ const lockPatience = 10 * time.Second
 func (r *run) account(ctx context.Context, name string, args ...string) error {
 	until := time.Now().Add(lockPatience)
 	for {
-		said, err := r.sys.tool(ctx, nil, name, args...)
+		said, err := r.sys.accountTool(ctx, nil, name, args...)
 		if err == nil || !strings.Contains(said, "cannot lock") || time.Now().After(until) {
 			return err
 		}
@@ -267,7 +269,8 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// accountsLock keeps runs for two products from choosing the same ids.
+// accountsLock keeps runs for two products from choosing the same ids, from the
+// first look until all is read back.
 func (r *run) accountsLock(ctx context.Context) (*safefs.Lock, error) {
 	runDir, err := safefs.OpenDir(r.sys.at("/run"))
 	if err != nil {

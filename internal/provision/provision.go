@@ -16,6 +16,7 @@ package provision
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -72,18 +73,18 @@ func Run(ctx context.Context, sys System, req Request) ([]report.Row, error) {
 // that it has the groups.
 func (r *run) steps() []step {
 	return []step{
-		{"accounts", r.accounts},
-		{"ancestors", r.ancestors},
-		{"app-folders", r.appFolders},
-		{"slot-folders", r.slotFolders},
-		{"docs", r.docs},
-		{"shared-folders", r.sharedFolders},
-		{"programs", r.programs},
-		{"slotctl-config", r.slotctlConfig},
-		{"slot-table", r.slotTable},
-		{"sudo-rule", r.sudoRule},
-		{"apparmor", r.apparmor},
-		{"linger", r.linger},
+		{name: "accounts", look: r.accounts, hold: r.accountsLock},
+		{name: "ancestors", look: r.ancestors},
+		{name: "app-folders", look: r.appFolders},
+		{name: "slot-folders", look: r.slotFolders},
+		{name: "docs", look: r.docs},
+		{name: "shared-folders", look: r.sharedFolders},
+		{name: "programs", look: r.programs},
+		{name: "slotctl-config", look: r.slotctlConfig},
+		{name: "slot-table", look: r.slotTable},
+		{name: "sudo-rule", look: r.sudoRule},
+		{name: "apparmor", look: r.apparmor},
+		{name: "linger", look: r.linger},
 	}
 }
 
@@ -91,6 +92,8 @@ func (r *run) steps() []step {
 type step struct {
 	name string
 	look func(ctx context.Context) (findings, error)
+	// hold takes a lock for the whole step, but not for a plan.
+	hold func(ctx context.Context) (*safefs.Lock, error)
 }
 
 // findings are the differences that one look found, and what ends them all.
@@ -109,9 +112,16 @@ func (f *findings) add(slot, format string, args ...any) {
 	f.list = append(f.list, difference{slot, fmt.Sprintf(format, args...)})
 }
 
-func (r *run) do(ctx context.Context, s step) error {
+func (r *run) do(ctx context.Context, s step) (failed error) {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if s.hold != nil && !r.Plan {
+		lock, err := s.hold(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		defer func() { failed = errors.Join(failed, lock.Release()) }()
 	}
 	found, err := s.look(ctx)
 	if err != nil {

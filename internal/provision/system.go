@@ -33,6 +33,10 @@ func ThisHost() System {
 // toolDeadline ends a tool that hangs, for instance on the account lock.
 const toolDeadline = 30 * time.Second
 
+// toolGrace is what a lost caller leaves to a program that writes the account
+// files; the half as a whole has five seconds.
+const toolGrace = 2 * time.Second
+
 // at is where a path of the host is.
 func (s System) at(path string) string { return filepath.Join("/", s.Root, path) }
 
@@ -46,6 +50,16 @@ func (s System) find(name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// accountTool runs a program that writes the account files. A lost caller does
+// not cut it off at once: it would leave its temporary files in /etc.
+func (s System) accountTool(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
+	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(toolGrace, cancel) })
+	defer stop()
+	return s.tool(patient, stdin, name, args...)
 }
 
 // tool runs one of the host's programs with a small environment. It returns all
