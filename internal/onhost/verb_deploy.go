@@ -49,6 +49,7 @@ func runDeploy(ctx context.Context, s *Session) ([]report.Row, error) {
 		want = release.Asking
 	}
 	d := newDeploy(s)
+	d.Steps.Quiet = want == release.Asking // the same steps come again
 	rows, answer, err := d.Run(ctx, want, args.Manifest, release.ReadPayload(s.Body))
 	s.Data = DeployData{Answer: answer, SelfTest: len(rows)}
 	return append(rows, d.SelfTestRows()...), err

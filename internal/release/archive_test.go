@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -182,12 +183,24 @@ func FuzzUnpack(f *testing.F) {
 }
 
 func FuzzReadPayload(f *testing.F) {
-	f.Add(archive(f, entry{name: ManifestName, kind: tar.TypeReg, data: "{}"}))
+	sum := Digest([]byte("page"))
+	m := &Manifest{Files: map[string]File{"a": {SHA256: sum, Size: 4, Mode: ModeFile}}}
+	good := archive(f, entry{name: contentPrefix + sum, kind: tar.TypeReg, data: "page"})
+	f.Add(good)
+	f.Add(archive(f, entry{name: contentPrefix + sum, kind: tar.TypeReg, data: "PAGE"}))
+	f.Add(archive(f, entry{name: contentPrefix + sum, kind: tar.TypeSymlink, link: "x"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := ReadPayload(bytes.NewReader(b))
-		m, _, err := p.Manifest(Digest([]byte("{}")))
-		if err == nil {
-			t.Fatalf("an empty manifest was taken: %+v", m)
+		var stored []string
+		err := ReadPayload(bytes.NewReader(b)).Contents(context.Background(), m, func(sha string, size int64, body io.Reader) error {
+			data, err := io.ReadAll(body)
+			if err == nil && (sha != sum || int64(len(data)) != size) {
+				t.Fatalf("%s with %d bytes of %d", sha, len(data), size)
+			}
+			stored = append(stored, string(data))
+			return err
+		})
+		if err == nil && len(stored) > 0 && (len(stored) > 1 || stored[0] != "page") {
+			t.Fatalf("taken: %q", stored)
 		}
 	})
 }

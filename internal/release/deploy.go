@@ -297,7 +297,7 @@ func (d *Deploy) prepare(ctx context.Context, payload *Payload) error {
 		d.row(report.Warn, "modes", "left alone, another account owns it: %s", strings.Join(foreign, ", "))
 	case len(changed) > 0 && d.look.Present:
 		d.row(report.Changed, "modes", "%s", strings.Join(changed, ", "))
-	default:
+	case d.Store.Slots:
 		d.row(report.OK, "modes", "slots reach the launcher and list nothing")
 	}
 	return nil

@@ -78,8 +78,15 @@ func (p *Preflight) Check(ctx context.Context) ([]report.Row, error) {
 // folders tells what is wrong with the folders a deploy writes to.
 func (p *Preflight) folders() []string {
 	var missing []string
-	for _, dir := range []string{p.Store.Layout.App, p.Store.Layout.Releases()} {
-		info, err := os.Lstat(dir)
+	for _, f := range []struct {
+		dir  string
+		look func(string) (fs.FileInfo, error)
+	}{
+		{p.Store.Layout.App, os.Stat}, // root may have put a link there
+		{p.Store.Layout.Releases(), os.Lstat},
+	} {
+		dir := f.dir
+		info, err := f.look(dir)
 		switch {
 		case err != nil:
 			missing = append(missing, err.Error())

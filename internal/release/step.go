@@ -15,6 +15,7 @@ import (
 type Steps struct {
 	Log   io.Writer
 	Every time.Duration
+	Quiet bool // only the heartbeat is printed, not how steps end
 	// Enter is told the step that begins; nil is allowed.
 	Enter func(name string) error
 }
@@ -50,7 +51,9 @@ func (s *Steps) Do(ctx context.Context, name string, timeout time.Duration, f fu
 	<-beating
 	switch {
 	case err == nil:
-		fmt.Fprintf(s.Log, "%s: done in %s\n", name, elapsed(start))
+		if !s.Quiet {
+			fmt.Fprintf(s.Log, "%s: done in %s\n", name, elapsed(start))
+		}
 		return nil
 	case ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded):
 		err = report.Coded(report.ExitUnfinished, "step %s: not done within %s", name, timeout)

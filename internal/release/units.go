@@ -160,6 +160,9 @@ func (m *Manager) Restart(ctx context.Context, units []string) error {
 			return err
 		}
 	}
+	if len(units) == 0 {
+		return nil
+	}
 	_, err := m.run(ctx, append([]string{"restart", "--"}, units...)...)
 	return err
 }
