@@ -96,7 +96,9 @@ func TestS02EveryBreakageIsFoundAndItsFixHeals(t *testing.T) {
 				level = "full"
 			}
 			o.sh(t, b.script)
+			before := o.everything(t)
 			r := o.audit(t, "--level", level)
+			unchanged(t, before, o.everything(t), "the audit of the broken host")
 			fmt.Fprintf(&table, "%s (%s)\n", b.name, level)
 			var fixes []report.Fix
 			for _, row := range r.Rows {

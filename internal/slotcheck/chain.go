@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"agentworks-deploy/internal/sandbox/grants"
@@ -71,7 +72,7 @@ func (a *audit) wrapped(ctx context.Context, chain shell.Chain, cmd shell.Comman
 	if err != nil {
 		return outcome{}, errRefused{err}
 	}
-	return a.capture(ctx, call)
+	return a.capture(ctx, cmd.Slot, call)
 }
 
 // request runs one exec request as it is, without a policy.
@@ -80,15 +81,50 @@ func (a *audit) request(ctx context.Context, slot string, req slots.Request) (ou
 	if err != nil {
 		return outcome{}, errRefused{err}
 	}
-	return a.capture(ctx, call)
+	return a.capture(ctx, slot, call)
 }
+
+// errNoAnswer ends a probe at its deadline.
+var errNoAnswer = fmt.Errorf("no answer within %s", probeDeadline)
+
+// silence remembers the slots whose chain gave no answer, so that each keeps an
+// audit waiting once and not at every probe.
+type silence struct {
+	mu    sync.Mutex
+	slots map[string]bool
+}
+
+func (s *silence) of(slot string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots[slot]
+}
+
+func (s *silence) note(slot string, err error) {
+	if !errors.Is(err, errNoAnswer) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slots == nil {
+		s.slots = map[string]bool{}
+	}
+	s.slots[slot] = true
+}
+
+// errSilent is the answer to a probe that was not tried.
+var errSilent = errors.New("not tried: an earlier command of this slot got no answer")
 
 // capture runs a call to its end or to the deadline. An error means that the
 // check could not find out.
-func (a *audit) capture(ctx context.Context, call *shell.Call) (outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeDeadline, fmt.Errorf("no answer within %s", probeDeadline))
+func (a *audit) capture(ctx context.Context, slot string, call *shell.Call) (outcome, error) {
+	if a.silent.of(slot) {
+		return outcome{}, errSilent
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, probeDeadline, errNoAnswer)
 	defer cancel()
 	out, err := call.Capture(ctx, maxOutput)
+	a.silent.note(slot, err)
 	switch {
 	case err != nil:
 		return outcome{}, err

@@ -5,12 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentworks-deploy/internal/sandbox/shell"
 
@@ -37,7 +37,10 @@ func holdScript(mark, script string) string {
 // hold starts script as a slot's command. Either the command is held, or there
 // is the outcome of one that did not come that far.
 func (a *audit) hold(ctx context.Context, s subject, env []string, script string) (*held, outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeDeadline, fmt.Errorf("no answer within %s", probeDeadline))
+	if a.silent.of(s.Slot) {
+		return nil, outcome{}, errSilent
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, probeDeadline, errNoAnswer)
 	mark := rand.Text()
 	dir := a.probeDir(s)
 	call, err := a.chain.Wrap(shell.Command{Slot: s.Slot, Dir: dir, Read: []string{dir}, Env: env,
@@ -65,6 +68,9 @@ func (a *audit) hold(ctx context.Context, s subject, env []string, script string
 		defer cancel()
 		exit, runErr = call.Run(ctx, write, stderr)
 		write.Close()
+		if runErr != nil { // a lost command keeps its end of the pipe open
+			_ = read.SetReadDeadline(time.Now())
+		}
 	}()
 	if h.wait(mark) {
 		go func() { <-h.ended; stderr.Close() }()
@@ -72,6 +78,7 @@ func (a *audit) hold(ctx context.Context, s subject, env []string, script string
 	}
 	h.release()
 	defer stderr.Close()
+	a.silent.note(s.Slot, runErr)
 	text, err := io.ReadAll(io.NewSectionReader(stderr, 0, maxOutput))
 	return nil, outcome{Exit: exit, Stdout: strings.Join(h.Lines, "\n"), Stderr: string(text)}, errors.Join(runErr, err)
 }

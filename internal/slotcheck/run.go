@@ -30,7 +30,7 @@ type Ask struct {
 }
 
 // audit holds the facts that checks share. Run fills it from top to bottom;
-// checks only read it.
+// checks only read it, but for silent.
 type audit struct {
 	sys System
 	ask Ask
@@ -51,6 +51,7 @@ type audit struct {
 
 	chain shell.Chain
 
+	silent    silence
 	tableFile string
 	table     *slots.Table
 	slots     []subject

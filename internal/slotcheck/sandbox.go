@@ -50,6 +50,9 @@ func checkSandbox(ctx context.Context, a *audit, _ subject) []report.Row {
 	if rows := a.tryDenied(ctx, s, tryRead, aim{show: target.path}, target.path); rows[0].State != report.Pass {
 		return rows
 	}
+	if rows := a.serviceFences(ctx); rows != nil {
+		return rows
+	}
 	abi, err := landlock.Probe()
 	if err != nil {
 		return unknown(fmt.Sprintf("ask the kernel for its Landlock ABI: %v", err))
@@ -83,4 +86,28 @@ func (a *audit) privateTmp(ctx context.Context, s subject) []report.Row {
 		return fail("a command has no empty /tmp that it can write to", a.deployFix())
 	}
 	return nil
+}
+
+// serviceFences looks for what a user's command inherits from the service and a
+// probe does not: under no_new_privs sudo cannot work, and a seccomp filter may
+// refuse what a sandbox is made of. No row means that there is no such thing.
+func (a *audit) serviceFences(ctx context.Context) []report.Row {
+	running, _, err := a.services(ctx)
+	if err != nil {
+		return unknown(err.Error())
+	}
+	var rows []report.Row
+	for _, s := range running {
+		st, err := a.status(s.PID)
+		if err != nil {
+			return unknown(fmt.Sprintf("%s (pid %d) cannot be looked at: %v", s.Unit, s.PID, cause(err)))
+		}
+		if st["NoNewPrivs"] == "1" {
+			rows = append(rows, fail(s.Unit+" runs with no_new_privs, under which its commands cannot use sudo; the probes did not run below it",
+				noFix(report.OnHost, "take NoNewPrivileges= and what implies it out of "+s.Unit+", and restart it"))...)
+		} else if st["Seccomp"] == "2" {
+			rows = append(rows, warn(s.Unit+" runs under a seccomp filter, which its commands inherit; the probes did not run below it")...)
+		}
+	}
+	return rows
 }
