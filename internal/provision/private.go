@@ -10,6 +10,7 @@ import (
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/sandbox/grants"
 )
 
 // envFileLimit bounds <app>/.env.
@@ -20,9 +21,8 @@ const envFileLimit = 1 << 20
 // is written in its environment: in <app>/.env, which may be newer than what
 // runs, and in that of its processes. All of both count.
 func (r *run) privateRoots() ([]string, error) {
-	roots := []string{path.Join(r.l.Docs, "tmp/.agent-browser"), r.l.State()}
-	home := map[string]string{"HOME": r.l.Home}
-	settings := []map[string]string{home}
+	roots := []string{r.l.State()}
+	settings := []map[string]string{{"HOME": r.l.Home}}
 	var data []byte
 	st, err := r.lstat(r.l.EnvFile())
 	if err == nil && st.IsRegular() { // a link is followed by systemd and not by root
@@ -52,6 +52,11 @@ func (r *run) privateRoots() ([]string, error) {
 	for _, s := range settings {
 		roots = append(roots, privateRootsOf(s, r.l.Docs)...)
 	}
+	for _, p := range roots { // the walk goes by the host file's name of the docs folder
+		if within(r.real.Docs, p) {
+			roots = append(roots, r.l.Docs+strings.TrimPrefix(p, r.real.Docs))
+		}
+	}
 	return roots, nil
 }
 
@@ -70,21 +75,23 @@ func environ(proc string, pid int) (map[string]string, error) {
 	return env, nil
 }
 
-// privateRootsOf is the rule of docs/formats.md, "Environment names".
+// privateRootsOf asks the sandbox's own rule.
 func privateRootsOf(env map[string]string, docs string) []string {
-	config := env["XDG_CONFIG_HOME"]
-	if config == "" {
-		config = path.Join(env["HOME"], ".config")
-	}
-	var roots []string
-	for _, base := range []string{env["AGENT_BROWSER_SHARED_PROFILE"], env["AGENT_BROWSER_PROFILE_ROOT"], path.Join(config, "agentworks/browser-profile")} {
-		if path.IsAbs(base) {
-			base = path.Clean(base)
-			roots = append(roots, base, base+"-users", base+"-workflows", base+"-projects")
+	absolute := func(p string) string {
+		if path.IsAbs(p) {
+			return p
 		}
+		return "" // no program of the platform could use it
 	}
-	if state := env["AGENTWORKS_STATE_ROOT"]; path.IsAbs(state) && !within(path.Clean(state), docs) {
-		roots = append(roots, path.Clean(state))
+	config := absolute(env["XDG_CONFIG_HOME"])
+	if home := absolute(env["HOME"]); config == "" && home != "" {
+		config = path.Join(home, ".config")
 	}
-	return roots
+	return grants.Places{
+		Docs:          docs,
+		State:         absolute(env["AGENTWORKS_STATE_ROOT"]),
+		SharedProfile: absolute(env["AGENT_BROWSER_SHARED_PROFILE"]),
+		ProfileRoot:   absolute(env["AGENT_BROWSER_PROFILE_ROOT"]),
+		ConfigHome:    config,
+	}.PrivateRoots()
 }

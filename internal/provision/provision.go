@@ -65,6 +65,9 @@ func Run(ctx context.Context, sys System, req Request) ([]report.Row, error) {
 			return r.rows, err
 		}
 	}
+	if req.Host.Slots.Mode == "off" {
+		r.rows = append(r.rows, report.Row{State: report.Info, Check: "slots", Detail: "slots.mode is off in the host file: every command still runs as the service account"})
+	}
 	return r.rows, r.audit()
 }
 

@@ -382,3 +382,29 @@ func TestWhatArrivedMustBeWhatWasSent(t *testing.T) {
 		t.Errorf("slotctl is %q", got)
 	}
 }
+
+// TestDocsBehindALink: one that root made leads on, one of the service does not.
+func TestDocsBehindALink(t *testing.T) {
+	s := newScratch(t)
+	s.host.Paths.Docs = "/srv/link/docs"
+	s.dir("/mnt", 0o700)
+	s.owned("/mnt/volume/docs/_users", 0o755)
+	s.owned("/mnt/volume/docs", 0o750)
+	s.chmod("/mnt/volume", 0o750)
+	if err := os.Symlink("../mnt/volume", s.at("/srv/link")); err != nil {
+		t.Fatal(err)
+	}
+	s.owned("/mnt/volume/docs/tmp/profile", 0o700)
+	s.file("/srv/svc/.env", "AGENT_BROWSER_SHARED_PROFILE=/mnt/volume/docs/tmp/profile\n")
+	s.provision()
+	s.is("/mnt/volume/docs/tmp/profile", serviceID, serviceID, 0o700)
+	s.is("/mnt", 0, 0, 0o701)
+	s.is("/mnt/volume", 0, 0, 0o751)
+	s.is("/mnt/volume/docs", serviceID, serviceID, 0o751)
+	s.is("/mnt/volume/docs/_users", serviceID, serviceID, 0o711)
+	if got := s.read("/usr/local/libexec/agentworks/slotctl.json"); !strings.Contains(got, `"docs_root": "/srv/link/docs"`) {
+		t.Error(got)
+	}
+	s.chown("/srv/link", serviceID, serviceID)
+	s.refused(report.ExitState, "write the real folder")
+}
