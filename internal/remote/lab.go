@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 
 	"agentworks-deploy/internal/lab"
@@ -16,6 +17,9 @@ type labChannel struct {
 }
 
 func newLab(name, account string) (Channel, error) {
+	if os.Geteuid() != 0 {
+		return nil, report.Coded(report.ExitUsage, "not root: a lab is entered as root")
+	}
 	l, err := lab.Find(name)
 	if err != nil {
 		return nil, &report.CodedError{Code: report.ExitUsage, Err: err}
