@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,12 +47,12 @@ func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deploye
 		return p.done, err
 	}
 	if d.Provision {
-		if pending, err := p.provision(ctx); err != nil || pending {
+		if err := p.provision(ctx); err != nil || p.done.Exit != report.ExitOK {
 			return p.done, err
 		}
 	}
 	if d.Plan {
-		_, err := p.call(ctx, call{verb: "deploy-plan", plan: true}, nil)
+		err := p.plan(ctx)
 		return p.done, err
 	}
 	answer, err := p.call(ctx, call{verb: "deploy", args: onhost.DeployArgs{Ask: true}}, nil)
@@ -140,21 +141,27 @@ func (p *pushed) folder(ctx context.Context) (string, error) {
 	return p.unpacked, nil
 }
 
-// provision makes the host a slot host first. Pending tells that only a plan
-// was made and the host is not one yet, so that it cannot be asked further.
-func (p *pushed) provision(ctx context.Context) (pending bool, err error) {
+// provision makes the host a slot host first, or plans to.
+func (p *pushed) provision(ctx context.Context) error {
 	e, err := p.f.Provision(ctx, p.host, p.ask.Plan)
 	p.done.Provision, p.done.Exit = e.Rows, e.Exit
+	return err
+}
+
+// plan asks what a deploy would do. A host that is still to be provisioned may
+// not be able to say; then the plan says that.
+func (p *pushed) plan(ctx context.Context) error {
+	_, err := p.call(ctx, call{verb: "deploy-plan", plan: true}, nil)
+	pending := slices.ContainsFunc(p.done.Provision, func(r report.Row) bool { return r.State == report.Planned })
+	if !pending || ctx.Err() != nil || err == nil && p.done.Exit == report.ExitOK {
+		return err
+	}
 	if err != nil {
-		return false, err
+		fmt.Fprintf(p.f.Log, "plan: %v\n", err)
 	}
-	for _, r := range e.Rows {
-		if r.State == report.Planned {
-			p.done.Steps = append(p.done.Steps, report.Row{State: report.Planned, Check: "release", Detail: p.m.ID + ": deploy it once the host is provisioned"})
-			return true, nil
-		}
-	}
-	return e.Exit != report.ExitOK, nil
+	p.done.Exit = report.ExitOK
+	p.done.Steps = []report.Row{{State: report.Planned, Check: "release", Detail: p.m.ID + ": deploy it once the host is provisioned"}}
+	return nil
 }
 
 // call sends the manifest and the wanted contents, and takes the answer over.

@@ -160,8 +160,9 @@ func (s *Store) marked(id string) bool {
 }
 
 // dropHalves removes the programs that earlier deploys uploaded ahead of the
-// first release: the release that is live holds this one now. While an upload
-// is under way its folder is locked, and everything stays.
+// first release, and their folder when it is empty: the release that is live
+// holds this program now. While an upload is under way its folder is locked, and
+// everything stays.
 func (s *Store) dropHalves() error {
 	dir, err := os.Open(s.Layout.ServiceHalves())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -183,5 +184,6 @@ func (s *Store) dropHalves() error {
 	if err != nil {
 		return fmt.Errorf("remove uploaded programs: %w", err)
 	}
+	_ = os.Remove(dir.Name()) // refused while it holds anything
 	return nil
 }

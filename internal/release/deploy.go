@@ -79,20 +79,23 @@ const (
 // error and without a FAIL the release is live and healthy.
 func (d *Deploy) Run(ctx context.Context, want Want, announced string, payload *Payload) (rows []report.Row, answer Answer, err error) {
 	defer func() { rows = d.rows }()
-	if want != Planning {
-		release, lockErr := d.lock(ctx)
-		if lockErr != nil {
-			return nil, answer, lockErr
-		}
-		defer func() { err = errors.Join(err, release()) }()
-	}
 	d.m, d.manifest, err = payload.Manifest(announced)
 	if err != nil {
 		return nil, answer, report.Coded(report.ExitState, "%w", err)
 	}
 	answer.Release = d.m.ID
 	if ready, err := d.ready(ctx); err != nil || !ready {
+		if want != Planning { // a refused host keeps nothing of ours
+			err = errors.Join(err, d.Store.dropHalves())
+		}
 		return nil, answer, err
+	}
+	if want != Planning {
+		unlock, lockErr := d.lock(ctx)
+		if lockErr != nil {
+			return nil, answer, lockErr
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
 	}
 	if err := d.compare(ctx); err != nil {
 		return nil, answer, err
@@ -111,7 +114,7 @@ func (d *Deploy) row(s report.State, check, format string, args ...any) {
 // lock takes deploy.lock, which is never waited for: two deploys at once are
 // something to be told at once (cases R-08, B35, B36). It says in its content
 // which step its holder is at.
-func (d *Deploy) lock(ctx context.Context) (release func() error, err error) {
+func (d *Deploy) lock(ctx context.Context) (unlock func() error, err error) {
 	me := safefs.Holder{PID: os.Getpid(), Verb: "deploy", Since: time.Now()}
 	l, err := safefs.Acquire(ctx, d.Store.Layout.DeployLock(), me, 0)
 	var held *safefs.LockedError
