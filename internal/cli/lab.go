@@ -32,7 +32,7 @@ func (a *app) lab() *cobra.Command {
 files live until it is reset; nothing of the machine itself changes. Several
 labs may be up at once, each with a name.`,
 		example: program + " lab up --reference\n" + program + " lab exec -- systemctl is-system-running\n" + program + " lab reset",
-	}, a.labUp(), a.labExec(), a.labShell(), a.labDown(), a.labReset(), a.labStatus())
+	}, a.labUp(), a.labExec(), a.labShell(), a.labDown(), a.labReset(), a.labStatus(), a.labBreak(), a.labHeal())
 }
 
 // labName adds --name; its default is the lab that the host file "lab" means.

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentworks-deploy/internal/lab"
+	"agentworks-deploy/internal/lab/breakages"
+	"agentworks-deploy/internal/report"
+)
+
+func (a *app) labBreak() *cobra.Command {
+	var name *string
+	var list bool
+	cmd := a.command(doc{
+		use:   "break [flags] <breakage>…",
+		short: "Break a lab in ways that slot hosts broke",
+		long: `Break a lab in ways that slot hosts broke, one after another: what an
+administrator's slip or an old release would have caused. The lab must be provisioned, with the
+sample release live and u1 and u2 in slot01 and slot02. Slotcheck finds each and
+prints its fix; lab heal takes back whatever was broken.`,
+		example: program + " lab break --list\n" + program + " lab break releases-0700",
+	}, func(ctx context.Context, args []string) (int, error) {
+		if list {
+			if len(args) > 0 {
+				return 0, report.Coded(report.ExitUsage, "lab break: --list goes with no breakage")
+			}
+			return report.ExitOK, a.listBreakages()
+		}
+		if len(args) == 0 {
+			return 0, report.Coded(report.ExitUsage, "lab break: no breakage given; %s lab break --list says which there are", program)
+		}
+		var chosen []breakages.Breakage
+		for _, arg := range args {
+			b, err := breakages.Find(arg)
+			if err != nil {
+				return 0, report.Coded(report.ExitUsage, "%w; %s lab break --list says which there are", err, program)
+			}
+			chosen = append(chosen, b)
+		}
+		l, err := lab.Find(*name)
+		if err != nil {
+			return 0, err
+		}
+		for _, b := range chosen {
+			if err := b.Break(ctx, l); err != nil {
+				return 0, err
+			}
+			fmt.Fprintf(a.stdout, "lab %s is broken: %s: %s\n", l.Name, b.Name, b.Story)
+		}
+		return report.ExitOK, nil
+	})
+	name = a.labName(cmd)
+	cmd.Flags().BoolVar(&list, "list", false, "say what each breakage is and which rows of slotcheck find it")
+	return cmd
+}
+
+func (a *app) listBreakages() error {
+	all, err := breakages.All()
+	if err != nil {
+		return err
+	}
+	table := report.NewTable("BREAKAGE", "LEVEL", "FOUND BY", "STORY")
+	for _, b := range all {
+		table.Add(b.Name, b.Level, strings.Join(b.Rows, ", "), b.Story)
+	}
+	return table.Write(a.stdout)
+}
+
+func (a *app) labHeal() *cobra.Command {
+	var name *string
+	cmd := a.command(doc{
+		use:   "heal",
+		short: "Take back what lab break broke",
+		long: `Take back what lab break broke, the newest first, by the lab's own record of what
+it touched. What a printed fix has put right meanwhile comes back as it was before too.`,
+		example: program + " lab heal",
+		args:    cobra.NoArgs,
+	}, func(ctx context.Context, _ []string) (int, error) {
+		l, err := lab.Find(*name)
+		if err != nil {
+			return 0, err
+		}
+		healed, err := breakages.Heal(ctx, l)
+		for _, b := range healed {
+			fmt.Fprintf(a.stdout, "lab %s is healed: %s\n", l.Name, b)
+		}
+		if err == nil && len(healed) == 0 {
+			fmt.Fprintf(a.stdout, "lab %s: nothing to heal\n", l.Name)
+		}
+		return report.ExitOK, err
+	})
+	name = a.labName(cmd)
+	return cmd
+}

@@ -1,0 +1,7 @@
+# story: userdel removed the account of a slot that a user holds
+# rows: slot-account
+# level: basic
+broken() {
+	keep /etc/passwd /etc/shadow /etc/group /etc/gshadow
+	userdel slot02 2>/dev/null || ! getent passwd slot02 # it leaves the group, in which the service is
+}
