@@ -263,6 +263,35 @@ func TestDeployBadWords(t *testing.T) {
 	}
 }
 
+func TestR03FailedSelfTestIsLoudAndTheReleaseStays(t *testing.T) {
+	o := ready(t)
+	o.lab.MustExec(t, "chgrp", "root", "/etc/agentworks/slots.json")
+	old := o.current(t)
+	stdout, stderr, code := o.run(t, "deploy", "lab", "--provision=false", "--release", o.release(t, "table"))
+	now := o.current(t)
+	o.lab.MustExec(t, "chgrp", "vs", "/etc/agentworks/slots.json")
+	if code != 1 || now == old || !strings.Contains(stderr, "release "+now+" is live on lab") || !strings.Contains(stderr, "nothing was rolled back") {
+		t.Errorf("exit %d, current %s, was %s\n%s", code, now, old, stderr)
+	}
+	if !regexp.MustCompile(`(?m)^FAIL slot-table.* -- fix: `).MatchString(stdout) {
+		t.Errorf("no FAIL with its fix:\n%s", stdout)
+	}
+}
+
+func TestB31ReadersNeverMissCurrentWhileDeploysRun(t *testing.T) {
+	o := ready(t)
+	a, b := o.release(t, "reader a"), o.release(t, "reader b")
+	o.must(t, "deploy", "lab", "--provision=false", "--release", a)
+	o.lab.MustExec(t, "/bin/sh", "-c", `(while ! [ -e /tmp/stop ]; do cat /srv/vs/current/frontend/index.html >/dev/null 2>>/tmp/missed; done; touch /tmp/stopped) >/dev/null 2>&1 &`)
+	for _, dir := range []string{b, a, b} {
+		o.must(t, "deploy", "lab", "--provision=false", "--release", dir)
+	}
+	missed := o.lab.MustExec(t, "/bin/sh", "-c", "touch /tmp/stop; while ! [ -e /tmp/stopped ]; do sleep 0.05; done; cat /tmp/missed; rm /tmp/stop /tmp/stopped /tmp/missed")
+	if missed != "" {
+		t.Errorf("readers missed current: %s", missed)
+	}
+}
+
 // A tar of a folder is that folder.
 func TestDeployTakesATar(t *testing.T) {
 	o := ready(t)
