@@ -10,6 +10,7 @@ import (
 	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/slotcheck"
+	"agentworks-deploy/internal/units"
 )
 
 // DeployArgs are the arguments of deploy and deploy-plan. Manifest is the hex
@@ -59,7 +60,7 @@ func runDeploy(ctx context.Context, s *Session) ([]report.Row, error) {
 func newDeploy(s *Session) *release.Deploy {
 	h := &s.Request.Host
 	store := release.NewStore(h)
-	manager := release.NewManager(h.Release.Manager, store.UID)
+	manager := units.NewManager(h.Release.Manager, store.UID)
 	return &release.Deploy{
 		Store:   store,
 		Manager: manager,

@@ -145,12 +145,24 @@ func (s *Store) Clean(left []string) error {
 	return nil
 }
 
+// remove takes name out of releases. A release goes under its hidden name first,
+// so that a removal that is cut off leaves nothing that looks like a release.
 func (s *Store) remove(name string) error {
 	root, err := os.OpenRoot(s.Layout.Releases())
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	if !isStaging(name) {
+		hidden := staging(name)
+		if err := root.RemoveAll(hidden); err != nil {
+			return err
+		}
+		if err := root.Rename(name, hidden); err != nil {
+			return err
+		}
+		name = hidden
+	}
 	return root.RemoveAll(name)
 }
 

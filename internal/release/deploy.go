@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
+	"agentworks-deploy/internal/units"
 )
 
 // Timeouts of the steps on the host. The transfer's is the longest a person
@@ -41,7 +43,7 @@ type Answer struct {
 type Deploy struct {
 	Store     *Store
 	Preflight *Preflight
-	Manager   *Manager
+	Manager   *units.Manager
 	Health    *Health
 	Steps     *Steps
 	Log       io.Writer
@@ -54,7 +56,8 @@ type Deploy struct {
 	m        *Manifest
 	look     *Look
 	history  *History
-	before   string // current when the run began
+	before   string // the release that current named when the run began
+	was      string // the same for messages: also what is no release, or "none"
 	rows     []report.Row
 	tested   []report.Row
 	switched bool
@@ -151,9 +154,11 @@ func (d *Deploy) ready(ctx context.Context) (bool, error) {
 // compare finds out what the host has, and what stands in its log.
 func (d *Deploy) compare(ctx context.Context) error {
 	return d.Steps.Do(ctx, "compare", compareTimeout, func(ctx context.Context) (err error) {
-		if d.before, _, err = d.Store.Current(); err != nil {
+		var target string
+		if d.before, target, err = d.Store.Current(); err != nil {
 			return err
 		}
+		d.was = cmp.Or(d.before, target, "none")
 		if d.history, err = readHistory(d.Store.Layout.App); err != nil {
 			return err
 		}
@@ -195,7 +200,7 @@ func (d *Deploy) plan() error {
 		d.row(report.OK, "current", "names it, its services were judged healthy")
 		return nil
 	}
-	d.row(report.Planned, "current", "%s → %s", orNone(d.before), d.m.ID)
+	d.row(report.Planned, "current", "%s → %s", d.was, d.m.ID)
 	d.row(report.Planned, "services", "restart %s", strings.Join(d.Health.Units, ", "))
 	return nil
 }
@@ -203,13 +208,6 @@ func (d *Deploy) plan() error {
 func (d *Deploy) sizes() string {
 	all := len(d.m.contents())
 	return fmt.Sprintf("%d files, %s; %d contents to send (%s), %d already on the host", len(d.m.Files), human(d.m.Size()), len(d.look.Missing), human(d.look.Bytes), all-len(d.look.Missing))
-}
-
-func orNone(id string) string {
-	if id == "" {
-		return "none"
-	}
-	return id
 }
 
 // do brings the release live. Whatever fails before the switch is undone.
@@ -252,7 +250,7 @@ func (d *Deploy) loud(ctx context.Context, err error) error {
 	if d.before == d.m.ID {
 		return report.Coded(code, "current names release %s as before, but: %w", d.m.ID, err)
 	}
-	return report.Coded(code, "current names release %s now, but: %w; the release before it (%s) was not put back", d.m.ID, err, orNone(d.before))
+	return report.Coded(code, "current names release %s now, but: %w; the release before it (%s) was not put back", d.m.ID, err, d.was)
 }
 
 func (d *Deploy) clean() error {
@@ -320,7 +318,7 @@ func (d *Deploy) activate(ctx context.Context) error {
 	if d.before == d.m.ID {
 		d.row(report.Changed, "current", "names %s as before, to be judged anew; deploy number %d of this host", d.m.ID, last.Seq)
 	} else {
-		d.row(report.Changed, "current", "releases/%s, was %s; deploy number %d of this host", d.m.ID, orNone(d.before), last.Seq)
+		d.row(report.Changed, "current", "releases/%s, was %s; deploy number %d of this host", d.m.ID, d.was, last.Seq)
 	}
 	return nil
 }
@@ -374,7 +372,7 @@ func (d *Deploy) judge(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		down := slices.ContainsFunc(states, func(u UnitState) bool { return !u.Running() })
+		down := slices.ContainsFunc(states, func(u units.UnitState) bool { return !u.Running() })
 		if !d.switched && !down {
 			d.row(report.OK, "services", "run already: %s", strings.Join(d.Health.Units, ", "))
 			return nil

@@ -15,13 +15,14 @@ import (
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/units"
 )
 
 // site is a host in a temporary folder: real files, a stand-in for systemd and
 // for what only a provisioned machine has.
 type site struct {
 	store   *Store
-	manager *Manager
+	manager *units.Manager
 	calls   func() string
 	log     bytes.Buffer
 	answer  string // of the health URL
@@ -55,7 +56,7 @@ func (s *site) make() *Deploy {
 	health.Deadline = 200 * time.Millisecond
 	return &Deploy{
 		Store: s.store, Manager: s.manager, Health: health, Log: &s.log,
-		Preflight: &Preflight{Host: h, Store: s.store, Manager: &Manager{Systemctl: s.manager.Systemctl, UID: 70001}, Linger: linger},
+		Preflight: &Preflight{Host: h, Store: s.store, Manager: &units.Manager{Systemctl: s.manager.Systemctl, UID: 70001}, Linger: linger},
 		Steps:     &Steps{Log: &s.log, Every: time.Second},
 		Arch:      "amd64",
 		Glibc:     func() (string, error) { return "2.36", nil },
@@ -320,6 +321,17 @@ func TestRunThatWasCutOffIsFinishedByTheNext(t *testing.T) {
 			h := s.history(t)
 			h.begin(b.m.ID, Digest(b.manifest), time.Now())
 			must(t, writeHistory(s.store.Layout.App, h))
+		},
+		"between rename and switch": func(t *testing.T, s *site) {
+			h := s.history(t)
+			h.begin(b.m.ID, Digest(b.manifest), time.Now())
+			must(t, writeHistory(s.store.Layout.App, h))
+			was, _, err := s.store.Current()
+			must(t, err)
+			install(t, s.store, b)
+			_, err = s.store.Switch(was)
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(s.store.dir(b.m.ID), MarkerName), []byte(marker(time.Now())), 0o600))
 		},
 		"before the restart": func(t *testing.T, s *site) {
 			h := s.history(t)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"agentworks-deploy/internal/units"
 )
 
 // maxHealth bounds a health document.
@@ -60,7 +62,7 @@ func ParseHealth(b []byte) (Document, error) {
 
 // Health judges a release's services after their restart.
 type Health struct {
-	Manager  *Manager
+	Manager  *units.Manager
 	Units    []string
 	URLs     []string
 	Deadline time.Duration // 60 s
@@ -71,7 +73,7 @@ type Health struct {
 
 // sample is what has to stay the same: the units' states, processes and
 // restart counts. Documents may count on; each only has to be healthy.
-type sample []UnitState
+type sample []units.UnitState
 
 // Judge waits until Samples samples in a row are equal and good, and fails at
 // the deadline, or as soon as a unit restarts by itself or gives up (case B40).
@@ -193,14 +195,14 @@ func (h *Health) Journals(ctx context.Context, n int) {
 		fmt.Fprintf(h.Log, "%v\n", err)
 		return
 	}
-	sick := slices.DeleteFunc(slices.Clone(states), func(u UnitState) bool { return u.Running() && u.Restarts == 0 })
+	sick := slices.DeleteFunc(slices.Clone(states), func(u units.UnitState) bool { return u.Running() && u.Restarts == 0 })
 	if len(sick) == 0 {
 		sick = states // all run, so the answer is what is wrong: show everybody
 	}
 	for _, u := range sick {
 		lines, err := h.Manager.Journal(ctx, u.Name, n)
 		if err != nil {
-			fmt.Fprintf(h.Log, "%s; %v; as root: %s\n", u, err, h.Manager.journalCommand(u.Name, n))
+			fmt.Fprintf(h.Log, "%s; %v; as root: %s\n", u, err, h.Manager.JournalCommand(u.Name, n))
 			continue
 		}
 		fmt.Fprintf(h.Log, "%s; its last %d journal lines:\n", u, len(lines))

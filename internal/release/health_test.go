@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/units"
 )
 
 // stubManager is systemd as two scripts. Show is the shell text that answers
 // "systemctl show"; $n counts those questions from 1, $dir is a scratch folder.
-func stubManager(t *testing.T, show string) (m *Manager, calls func() string) {
+func stubManager(t *testing.T, show string) (m *units.Manager, calls func() string) {
 	t.Helper()
 	dir := t.TempDir()
 	systemctl := fmt.Sprintf(`#!/bin/sh
@@ -35,7 +36,7 @@ esac
 	journalctl := "#!/bin/sh\nfor i in $(seq 1 20); do echo \"line $i of $*\"; done\n"
 	must(t, os.WriteFile(filepath.Join(dir, "systemctl"), []byte(systemctl), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "journalctl"), []byte(journalctl), 0o755))
-	return &Manager{Systemctl: filepath.Join(dir, "systemctl"), Journalctl: filepath.Join(dir, "journalctl"), User: true, UID: 70001}, func() string {
+	return &units.Manager{Systemctl: filepath.Join(dir, "systemctl"), Journalctl: filepath.Join(dir, "journalctl"), User: true, UID: 70001}, func() string {
 		b, err := os.ReadFile(filepath.Join(dir, "calls"))
 		must(t, err)
 		return string(b)
@@ -47,7 +48,7 @@ func unitText(active, sub string, pid, restarts int) string {
 	return fmt.Sprintf(`printf 'MainPID=%d\nNRestarts=%d\nResult=success\nId=vs-agent.service\nLoadState=loaded\nActiveState=%s\nSubState=%s\n'`, pid, restarts, active, sub)
 }
 
-func testHealth(m *Manager, log io.Writer, urls ...string) *Health {
+func testHealth(m *units.Manager, log io.Writer, urls ...string) *Health {
 	return &Health{Manager: m, Units: []string{"vs-agent.service"}, URLs: urls, Deadline: 2 * time.Second, Every: 5 * time.Millisecond, Samples: 3, Log: log}
 }
 

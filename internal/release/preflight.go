@@ -17,6 +17,7 @@ import (
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/units"
 )
 
 // Preflight asks, as the service account and without changing anything, whether
@@ -24,7 +25,7 @@ import (
 type Preflight struct {
 	Host    *hosts.Host
 	Store   *Store
-	Manager *Manager
+	Manager *units.Manager
 	Getent  accounts.Getent
 	Sudo    string // /usr/bin/sudo
 	Linger  string // the folder of lingering accounts, /var/lib/systemd/linger
@@ -59,11 +60,11 @@ func (p *Preflight) Check(ctx context.Context) ([]report.Row, error) {
 			return rows, nil
 		}
 	}
-	units, err := p.units(ctx)
+	missing, err := p.units(ctx)
 	if err != nil {
 		return rows, err
 	}
-	for _, u := range units {
+	for _, u := range missing {
 		fail(&report.Fix{Where: report.OnHost, Note: "install the unit file; the host's platform owns it, and a deploy never writes one"}, "%s", u)
 	}
 	if info, err := os.Lstat(p.Store.Layout.Current()); err == nil && info.Mode()&fs.ModeSymlink == 0 {
@@ -178,11 +179,11 @@ func (p *Preflight) units(ctx context.Context) ([]string, error) {
 
 // Units are the units of the services that h names.
 func Units(h *hosts.Host) []string {
-	var units []string
+	var names []string
 	for _, s := range h.Release.Services {
-		units = append(units, ServiceUnit(s))
+		names = append(names, units.ServiceUnit(s))
 	}
-	return units
+	return names
 }
 
 // room tells whether the disk takes size more bytes.

@@ -1,18 +1,14 @@
 package slotcheck
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/units"
 )
 
 // Settings are what the platform was told about slots: the keys of settingKeys
@@ -57,12 +53,8 @@ func (s Settings) or(key, fallback string) string {
 	return fallback
 }
 
-// Unit is what the service manager says of one service. PID is 0 while it does
-// not run.
-type Unit struct {
-	PID   int
-	State string // ActiveState, or why there is no manager to ask
-}
+// Unit is what the service manager says of one service.
+type Unit = units.Running
 
 // loadSettings takes the settings of the running workspace service. Only a
 // service that does not run sends it to <app>/.env, and note then says so; one
@@ -70,46 +62,11 @@ type Unit struct {
 // else than what the service was started with (case V-03).
 func loadSettings(ctx context.Context, sys System, h *hosts.Host) (s Settings, note string, err error) {
 	l := h.Layout()
-	unit := l.Product + "-workspace.service"
-	u, err := sys.Unit(ctx, unit)
+	told, err := units.Environment(ctx, sys.Unit, sys.Proc, l.Product+"-workspace.service", l.EnvFile())
 	if err != nil {
-		return nil, "", fmt.Errorf("ask for %s: %w", unit, err)
+		return nil, "", err
 	}
-	if u.PID != 0 {
-		data, err := os.ReadFile(filepath.Join(sys.Proc, strconv.Itoa(u.PID), "environ"))
-		if err != nil {
-			return nil, "", fmt.Errorf("read the environment of %s (pid %d): %w", unit, u.PID, cause(err))
-		}
-		return pick(parseEnviron(data)), "", nil
-	}
-	note = fmt.Sprintf("%s is not running (%s); settings come from %s", unit, u.State, l.EnvFile())
-	data, err := os.ReadFile(l.EnvFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return Settings{}, note + ", which does not exist", nil
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("%s is not running, and its settings cannot be read: %w", unit, err)
-	}
-	assignments, err := hosts.ParseEnvironmentFile(data)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s is not running, and %s cannot be read: %w", unit, l.EnvFile(), err)
-	}
-	return pick(assignments), note, nil
-}
-
-// parseEnviron reads /proc/<pid>/environ. The first of two entries of one name
-// is the one getenv answers with.
-func parseEnviron(data []byte) []hosts.Assignment {
-	var found []hosts.Assignment
-	seen := map[string]bool{}
-	for entry := range bytes.SplitSeq(data, []byte{0}) {
-		name, value, ok := strings.Cut(string(entry), "=")
-		if ok && !seen[name] {
-			seen[name] = true
-			found = append(found, hosts.Assignment{Name: name, Value: value})
-		}
-	}
-	return found
+	return pick(told.Assignments), told.Note, nil
 }
 
 func pick(assignments []hosts.Assignment) Settings {

@@ -3,15 +3,14 @@ package slotcheck
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
 	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/units"
 )
 
 // System is what checks see of the host they run on, so that tests can put a
@@ -33,7 +32,11 @@ func ThisHost(manager string) System {
 		Accounts: func(ctx context.Context, names ...string) (*accounts.Database, error) {
 			return accounts.Load(ctx, accounts.HostGetent, names...)
 		},
-		Unit: func(ctx context.Context, name string) (Unit, error) { return askManager(ctx, manager, name) },
+		Unit: func(ctx context.Context, name string) (Unit, error) {
+			ctx, cancel := context.WithTimeout(ctx, toolDeadline)
+			defer cancel()
+			return units.NewManager(manager, os.Getuid()).Running(ctx, name)
+		},
 	}
 }
 
@@ -55,48 +58,4 @@ func tool(ctx context.Context, env []string, argv ...string) (stdout, stderr str
 		err = fmt.Errorf("%s: %w", argv[0], ctx.Err())
 	}
 	return out.String(), strings.TrimSpace(errs.String()), err
-}
-
-// askManager asks systemd. XDG_RUNTIME_DIR is ours, since a channel's
-// environment may have none or another account's.
-func askManager(ctx context.Context, manager, unit string) (Unit, error) {
-	argv := []string{"/usr/bin/systemctl", "show", "--property=MainPID,ActiveState", unit}
-	var env []string
-	if manager != "system" {
-		argv = []string{"/usr/bin/systemctl", "--user", "show", "--property=MainPID,ActiveState", unit}
-		env = []string{"XDG_RUNTIME_DIR=/run/user/" + strconv.Itoa(os.Getuid())}
-	}
-	out, errs, err := tool(ctx, env, argv...)
-	if err != nil {
-		if strings.HasPrefix(errs, "Failed to connect to bus: No such file or directory") {
-			return Unit{State: "no service manager of this account runs"}, nil
-		}
-		if _, exited := errors.AsType[*exec.ExitError](err); exited && errs != "" {
-			return Unit{}, errors.New(errs)
-		}
-		return Unit{}, err
-	}
-	return parseUnit(out)
-}
-
-// parseUnit reads the answer of systemctl show.
-func parseUnit(out string) (Unit, error) {
-	u, known := Unit{}, false
-	for line := range strings.Lines(out) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		switch name {
-		case "MainPID":
-			pid, err := strconv.Atoi(value)
-			if err != nil || pid < 0 {
-				return Unit{}, fmt.Errorf("systemctl show: MainPID=%q", value)
-			}
-			u.PID, known = pid, true
-		case "ActiveState":
-			u.State = value
-		}
-	}
-	if !known {
-		return Unit{}, errors.New("systemctl show: no MainPID in its answer")
-	}
-	return u, nil
 }

@@ -1,4 +1,8 @@
-package release
+// Package units asks systemd about a product's services and tells what they were
+// started with: the environment of a running one, else the file that the next
+// start reads. It knows the service manager and /proc, not what a service is
+// for. It may import hosts; only packages that work on the host import it.
+package units
 
 import (
 	"bufio"
@@ -12,12 +16,16 @@ import (
 	"time"
 )
 
-// Manager reaches the systemd that runs a release's services.
+// Manager reaches the systemd that runs a product's services.
 type Manager struct {
 	Systemctl, Journalctl string // absolute programs
 	User                  bool   // the account's own manager (systemctl --user), else the host's
 	UID                   int
 }
+
+// ErrNoManager says that there is no service manager of this account: nothing of
+// it runs.
+var ErrNoManager = errors.New("no service manager of this account runs")
 
 // NewManager is the manager a host file names: "user" or "system".
 func NewManager(manager string, uid int) *Manager {
@@ -79,7 +87,11 @@ func (m *Manager) command(ctx context.Context, program string, args ...string) (
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		if text := strings.TrimSpace(errs.String()); text != "" {
+		text := strings.TrimSpace(errs.String())
+		if strings.HasPrefix(text, "Failed to connect to bus: No such file or directory") {
+			return "", fmt.Errorf("%w: %s", ErrNoManager, text)
+		}
+		if text != "" {
 			err = fmt.Errorf("%w: %s", err, strings.ReplaceAll(text, "\n", "; "))
 		}
 		return "", errors.Join(ctx.Err(), err)
@@ -114,6 +126,7 @@ func (m *Manager) States(ctx context.Context, units []string) ([]UnitState, erro
 func parseStates(out string) ([]UnitState, error) {
 	var states []UnitState
 	var u *UnitState
+	pids := 0
 	lines := bufio.NewScanner(strings.NewReader(out))
 	for lines.Scan() {
 		line := lines.Text()
@@ -140,13 +153,19 @@ func parseStates(out string) ([]UnitState, error) {
 		case "Result":
 			u.Result = value
 		case "MainPID":
-			u.MainPID, err = strconv.Atoi(value)
+			if u.MainPID, err = strconv.Atoi(value); u.MainPID < 0 {
+				err = fmt.Errorf("%d is no process", u.MainPID)
+			}
+			pids++
 		case "NRestarts":
 			u.Restarts, err = strconv.Atoi(value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
+	}
+	if pids != len(states) {
+		return nil, errors.New("a unit without MainPID")
 	}
 	return states, lines.Err()
 }
@@ -167,9 +186,9 @@ func (m *Manager) Restart(ctx context.Context, units []string) error {
 	return err
 }
 
-// journalCommand is how root reads what Journal may not: a system account's
+// JournalCommand is how root reads what Journal may not: a system account's
 // messages go to the host's journal, which not every service may read.
-func (m *Manager) journalCommand(unit string, n int) string {
+func (m *Manager) JournalCommand(unit string, n int) string {
 	if m.User {
 		return fmt.Sprintf("journalctl -n %d _UID=%d _SYSTEMD_USER_UNIT=%s", n, m.UID, unit)
 	}
