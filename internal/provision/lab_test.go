@@ -377,6 +377,15 @@ func TestLabManySlotsAndNoSysusers(t *testing.T) {
 	if h.ctimes() != touched {
 		t.Error("something was touched")
 	}
+
+	// The other forms of the rule, read by the real sudo.
+	h.provision("--set", "slots.count=3", "--set", "slots.sudo=direct", "--set", "slots.request_file=true")
+	if got := h.sh("tail -3 /etc/sudoers.d/agentworks-slots; visudo -c"); !strings.Contains(got, "!use_pty, !pam_session, !pam_setcred\n") || !strings.Contains(got, "slotctl exec --request-file *\n") {
+		t.Error(got)
+	}
+	if !h.slotRuns("slot03") || h.as("vs", "sudo -n -u slot04 /usr/local/libexec/agentworks/slotctl exec </dev/null") {
+		t.Error("the rule offers too little or too much")
+	}
 }
 
 // TestLabAccountLock: whoever holds the account files is named, in time, and
