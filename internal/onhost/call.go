@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
@@ -23,6 +24,9 @@ func (p *Program) Call(ctx context.Context, ch remote.Channel, req Request, body
 	verb, ok := Verbs()[req.Verb]
 	if !ok {
 		return Envelope{}, report.Coded(report.ExitUnfinished, "no verb %q", req.Verb)
+	}
+	if _, narrow := ch.(remote.Narrow); narrow && body != nil {
+		return Envelope{}, report.Coded(report.ExitUsage, "%s sends files, for which %s has no stream: give %s an ssh channel for it", req.Verb, ch, req.Host.Name)
 	}
 	how, err := p.plan(ctx, ch, verb, req)
 	if err != nil {
@@ -43,8 +47,11 @@ func (p *Program) CallStream(ctx context.Context, ch remote.Channel, req Request
 // exchange starts the half, sends the request and reads the answer.
 func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req Request, body io.Reader, log io.Writer) (Envelope, error) {
 	req.V, req.Version, req.Body = Protocol, p.Version, body != nil
-	if _, narrow := ch.(remote.Narrow); narrow {
-		req.Encoding = Packed
+	switch way := ch.(type) {
+	case remote.Narrow:
+		req.Encoding, req.AnswerLimit, req.NoLease = Packed, way.OutputLimit(), true
+	case remote.Distant:
+		req.Beat = int(way.Patience() / time.Second)
 	}
 	stdin, err := p.stdin(how, req, body)
 	if err != nil {
@@ -63,7 +70,7 @@ func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req
 	if exit >= exitNoHalf && exit <= exitNoFolder && stdout.Len() == 0 {
 		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
 	}
-	e, err := readAnswer(stdout.Bytes(), req.Encoding)
+	e, err := readOrFetch(ctx, ch, stdout.Bytes(), req)
 	switch {
 	case err != nil && stdout.Len() == 0:
 		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
@@ -121,7 +128,10 @@ func (p *Program) stdin(how plan, req Request, body io.Reader) (*input, error) {
 	if body != nil {
 		parts = append(parts, &framer{body: body, failed: in.unread})
 	}
-	in.Reader = io.MultiReader(append(parts, lease(in.closed))...)
+	if !req.NoLease {
+		parts = append(parts, &lease{closed: in.closed, beat: time.Duration(req.Beat) * time.Second / beats})
+	}
+	in.Reader = io.MultiReader(parts...)
 	return in, nil
 }
 
@@ -143,12 +153,30 @@ func (in *input) Close() error {
 	return nil
 }
 
-// lease is a stream that ends when the channel is closed.
-type lease <-chan struct{}
+// beats is how many of them come in the time after which a caller is lost.
+const beats = 10
 
-func (l lease) Read([]byte) (int, error) {
-	<-l
-	return 0, io.EOF
+// lease is a stream that ends when closed is. Where beat is set, a line feed
+// comes that often, which shows the far end that the connection still stands.
+type lease struct {
+	closed <-chan struct{}
+	beat   time.Duration
+}
+
+func (l *lease) Read(p []byte) (int, error) {
+	var beat <-chan time.Time
+	if l.beat > 0 {
+		t := time.NewTimer(l.beat)
+		defer t.Stop()
+		beat = t.C
+	}
+	select {
+	case <-l.closed:
+		return 0, io.EOF
+	case <-beat:
+		p[0] = '\n'
+		return 1, nil
+	}
 }
 
 // capped collects output up to a bound; what is beyond it is not an answer.

@@ -18,7 +18,8 @@ const Protocol = 1
 // Request is the first line on the half's standard input. Body says that frames
 // follow it (4-byte big-endian length and payload, a zero length ends them);
 // after that the stream stays open as the caller's lease: its end means that
-// the caller is gone and the half stops within 5 s.
+// the caller is gone and the half stops within 5 s. NoLease says that there is
+// none, since the channel has no stream, and Beat that bytes keep coming on it.
 type Request struct {
 	V       int             `json:"v"`
 	Version string          `json:"version"` // of the operator's half
@@ -30,6 +31,13 @@ type Request struct {
 	// Encoding of the answer line: "" for plain JSON, Packed for channels that
 	// cut long output.
 	Encoding string `json:"encoding,omitempty"`
+	// AnswerLimit, where it is set, is how many bytes of an answer come through;
+	// a longer one is kept on the host and fetched in pages.
+	AnswerLimit int  `json:"answer_limit,omitempty"`
+	NoLease     bool `json:"no_lease,omitempty"`
+	// Beat, where it is set, is after how many seconds without a byte the caller
+	// counts as lost: a connection that was cut does not end the stream.
+	Beat int `json:"beat,omitempty"`
 }
 
 // Packed is the answer line as base64 of its gzip form.

@@ -84,21 +84,21 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 		if ctx.Err() != nil {
 			code = stopped(ctx)
 		}
-		return s.answer(out, req, nil, result{err: &report.CodedError{Code: code, Err: err}})
+		return s.answer(out, log, req, nil, result{err: &report.CodedError{Code: code, Err: err}})
 	}
 	session := &Session{Request: req, Log: log}
 	passed := &frames{w: out}
 	if s.Verbs[req.Verb].Stream {
 		session.Stdout, session.Stderr = passed.stream(streamOut), passed.stream(streamErr)
 	}
-	session.Body = follow(ctx, reader, in, req.Body, func(err error) { gone(fmt.Errorf("%w: %w", errCallerGone, err)) })
+	session.Body = follow(ctx, reader, in, req, func(err error) { gone(fmt.Errorf("%w: %w", errCallerGone, err)) })
 
 	done := make(chan result, 1)
 	go func() { done <- s.run(ctx, session) }()
 	select {
 	case r := <-done:
 		passed.end()
-		return s.answer(out, req, session.Data, r)
+		return s.answer(out, log, req, session.Data, r)
 	case <-ctx.Done():
 	}
 	defer s.EndChildren()
@@ -107,7 +107,7 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 	select {
 	case r := <-done:
 		passed.end()
-		return s.last(ctx, out, req, session.Data, r)
+		return s.last(ctx, out, log, req, session.Data, r)
 	case <-late.C:
 		fmt.Fprintf(log, "%s: %v, and it does not end by itself: ended\n", req.Verb, context.Cause(ctx))
 		return stopped(ctx)
@@ -134,9 +134,9 @@ func (s Server) receive(ctx context.Context, r *bufio.Reader) (Request, error) {
 }
 
 // last answers a caller that may be gone, so it does not wait for the reader.
-func (s Server) last(ctx context.Context, out io.Writer, req Request, data any, r result) int {
+func (s Server) last(ctx context.Context, out, log io.Writer, req Request, data any, r result) int {
 	code := make(chan int, 1)
-	go func() { code <- s.answer(out, req, data, r) }()
+	go func() { code <- s.answer(out, log, req, data, r) }()
 	select {
 	case c := <-code:
 		return c
@@ -205,7 +205,7 @@ func (s Server) prove(ctx context.Context, role remote.Role, product string) err
 	return nil
 }
 
-func (s Server) answer(out io.Writer, req Request, data any, r result) int {
+func (s Server) answer(out, log io.Writer, req Request, data any, r result) int {
 	e := Envelope{V: Protocol, Version: s.Version, Verb: req.Verb, Rows: r.rows, Exit: report.Verdict(r.rows, false)}
 	if data != nil {
 		raw, err := json.Marshal(data)
@@ -217,7 +217,8 @@ func (s Server) answer(out io.Writer, req Request, data any, r result) int {
 	if r.err != nil {
 		e.Error, e.Exit = r.err.Error(), report.CodeOf(r.err)
 	}
-	if err := writeAnswer(out, e, req.Encoding); err != nil {
+	if err := writeAnswer(out, e, req.Encoding, req.AnswerLimit, keepAnswer); err != nil {
+		fmt.Fprintf(log, "%s: write the answer: %v\n", req.Verb, err)
 		return report.ExitUnfinished
 	}
 	return e.Exit

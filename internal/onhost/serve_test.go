@@ -70,6 +70,7 @@ func testServer() Server {
 				return []report.Row{{State: report.Changed, Check: "one"}}, report.Coded(report.ExitState, "slot01 is held")
 			}},
 			"panic": {Role: remote.Admin, Run: func(context.Context, *Session) ([]report.Row, error) { panic("oh") }},
+			"big":   {Role: remote.Admin, Run: rows(bigRows()...)},
 			"count": {Role: remote.Admin, Run: func(_ context.Context, s *Session) ([]report.Row, error) {
 				n, err := io.Copy(io.Discard, s.Body)
 				s.Data = n

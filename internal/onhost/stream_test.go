@@ -23,7 +23,7 @@ func TestFramesPassStreamsAheadOfTheAnswer(t *testing.T) {
 	}
 	f.end()
 	io.WriteString(f.stream(streamOut), "too late")
-	if err := writeAnswer(&wire, Envelope{V: Protocol, Verb: "x"}, ""); err != nil {
+	if err := writeAnswer(&wire, Envelope{V: Protocol, Verb: "x"}, "", 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]io.Reader{"whole": bytes.NewReader(wire.Bytes()), "in halves": iotest.HalfReader(bytes.NewReader(wire.Bytes()))} {

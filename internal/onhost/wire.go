@@ -140,8 +140,9 @@ func noEOF(err error) error {
 	return err
 }
 
-// writeAnswer writes e and its trailer.
-func writeAnswer(w io.Writer, e Envelope, encoding string) error {
+// writeAnswer writes e and its trailer, or where both together have more than
+// limit bytes (and limit is not 0) what keep, which stores the line, is called.
+func writeAnswer(w io.Writer, e Envelope, encoding string, limit int, keep func(line []byte) (name string, err error)) error {
 	if e.Rows == nil {
 		e.Rows = []report.Row{}
 	}
@@ -154,38 +155,72 @@ func writeAnswer(w io.Writer, e Envelope, encoding string) error {
 			return err
 		}
 	}
-	answer := fmt.Appendf(line, "\n%s %d %x\n", trailerMark, len(line), sha256.Sum256(line))
-	_, err = w.Write(answer)
+	trailer := fmt.Sprintf("%s %d %x\n", trailerMark, len(line), sha256.Sum256(line))
+	if limit > 0 && len(line)+1+len(trailer) > limit {
+		name, err := keep(line)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, keptMark+" "+name+"\n"+trailer)
+		return err
+	}
+	_, err = w.Write(append(line, "\n"+trailer...))
 	return err
 }
 
-// readAnswer finds the answer at the end of output: a trailer as its last line,
-// and before it as many bytes as the trailer says. What a login shell printed
-// ahead of it does not matter.
-func readAnswer(output []byte, encoding string) (Envelope, error) {
-	var e Envelope
+var errNoTrailer = errors.New("the answer has no trailer line: it was cut")
+
+// found is an answer as the end of an output describes it.
+type found struct {
+	length int
+	sum    string
+	line   []byte // nil where the answer was kept
+	kept   string // name of the kept answer, or ""
+}
+
+// findAnswer looks for the answer at the end of output: a trailer as its last
+// line, and before it as many bytes as the trailer says, or the line that names
+// a kept answer. What a login shell printed ahead of it does not matter.
+func findAnswer(output []byte) (found, error) {
+	var f found
 	if len(output) > maxAnswer {
-		return e, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+		return f, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	}
 	if !bytes.HasSuffix(output, []byte("\n")) {
-		return e, errors.New("the answer has no trailer line: it was cut")
+		return f, errNoTrailer
 	}
 	output = output[:len(output)-1]
 	at := bytes.LastIndexByte(output, '\n')
 	if at < 0 {
-		return e, errors.New("the answer has no trailer line: it was cut")
+		return f, errNoTrailer
 	}
 	trailer, output := string(output[at+1:]), output[:at]
-	var length int
-	var sum string
-	if n, _ := fmt.Sscanf(trailer, trailerMark+" %d %64s", &length, &sum); n != 2 || trailer != fmt.Sprintf("%s %d %s", trailerMark, length, sum) {
-		return e, errors.New("the answer has no trailer line: it was cut")
+	if n, _ := fmt.Sscanf(trailer, trailerMark+" %d %64s", &f.length, &f.sum); n != 2 || trailer != fmt.Sprintf("%s %d %s", trailerMark, f.length, f.sum) {
+		return f, errNoTrailer
 	}
-	if length < 0 || length > len(output) {
-		return e, fmt.Errorf("the answer was cut: %d bytes of %d came", len(output), length)
+	last := output[bytes.LastIndexByte(output, '\n')+1:]
+	if name, ok := strings.CutPrefix(string(last), keptMark+" "); ok {
+		if !keptName.MatchString(name) || f.length < 1 || f.length > maxAnswer {
+			return f, errors.New("the line that names a kept answer arrived changed")
+		}
+		f.kept = name
+		return f, nil
 	}
-	line := output[len(output)-length:]
-	if fmt.Sprintf("%x", sha256.Sum256(line)) != sum {
+	if f.length < 0 || f.length > len(output) {
+		return f, fmt.Errorf("the answer was cut: %d bytes of %d came", len(output), f.length)
+	}
+	f.line = output[len(output)-f.length:]
+	return f, nil
+}
+
+// read proves the answer's line and takes it apart.
+func (f found) read(encoding string) (Envelope, error) {
+	var e Envelope
+	line := f.line
+	if len(line) != f.length {
+		return e, fmt.Errorf("the answer was cut: %d bytes of %d came", len(line), f.length)
+	}
+	if fmt.Sprintf("%x", sha256.Sum256(line)) != f.sum {
 		return e, errors.New("the answer arrived changed: its sha256 is not the trailer's")
 	}
 	if encoding == Packed {

@@ -17,7 +17,7 @@ func answerBytes(t testing.TB, encoding string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	e := Envelope{V: Protocol, Verb: "slotcheck", Rows: []report.Row{{State: report.Pass, Check: "c", Detail: "odd \x1b\xff\n detail"}}}
-	if err := writeAnswer(&out, e, encoding); err != nil {
+	if err := writeAnswer(&out, e, encoding, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -150,4 +150,16 @@ func FuzzReadRequest(f *testing.F) {
 			_ = copyFrames(io.Discard, r)
 		}
 	})
+}
+
+// readAnswer reads an answer that came as a whole.
+func readAnswer(output []byte, encoding string) (Envelope, error) {
+	f, err := findAnswer(output)
+	if err == nil && f.kept != "" {
+		err = errors.New("the answer was kept")
+	}
+	if err != nil {
+		return Envelope{}, err
+	}
+	return f.read(encoding)
 }

@@ -7,6 +7,7 @@ package remote
 import (
 	"context"
 	"io"
+	"time"
 )
 
 // Role is the account a channel works as.
@@ -40,6 +41,11 @@ type Channel interface {
 	Close() error
 }
 
-// Narrow is what a channel also implements whose standard output is cut after a
-// number of bytes: answers come packed.
+// Narrow is what a channel also implements that has no streams: standard input
+// goes ahead as a whole and ends, and standard output is cut after a number of
+// bytes. Answers come packed, and in pages where they do not fit.
 type Narrow interface{ OutputLimit() int }
+
+// Distant is what a channel also implements whose far end may not notice that
+// the connection was cut: after Patience without a byte it counts as cut.
+type Distant interface{ Patience() time.Duration }

@@ -20,7 +20,8 @@ import (
 
 const (
 	sshConnect = 10 * time.Second // to reach and log in
-	sshAlive   = 5                // seconds between probes of a silent connection, which is given up after three
+	sshAlive   = 5                // seconds between probes of a silent connection
+	sshProbes  = 3                // probes without an answer after which it is given up
 	sshPersist = 60               // seconds that the shared connection outlives a killed run
 	sshFailed  = 255              // OpenSSH's own failures
 )
@@ -48,11 +49,15 @@ func newSSH(way hosts.SSHChannel, role Role, account string) *sshChannel {
 
 func (c *sshChannel) String() string { return hosts.Channel{SSH: &c.way}.String() }
 
+// Patience makes the channel Distant: both ends give a silent connection up after
+// the same time.
+func (c *sshChannel) Patience() time.Duration { return sshAlive * sshProbes * time.Second }
+
 // options of every call. BatchMode: nothing here can answer a question.
 func (c *sshChannel) options() []string {
 	o := []string{
 		"-T", "-o", "BatchMode=yes", "-o", "ControlPath=" + filepath.Join(c.socket, "%C"),
-		"-o", "ConnectTimeout=" + strconv.Itoa(int(sshConnect/time.Second)), "-o", "ServerAliveInterval=" + strconv.Itoa(sshAlive), "-o", "ServerAliveCountMax=3",
+		"-o", "ConnectTimeout=" + strconv.Itoa(int(sshConnect/time.Second)), "-o", "ServerAliveInterval=" + strconv.Itoa(sshAlive), "-o", "ServerAliveCountMax=" + strconv.Itoa(sshProbes),
 		"-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none", "-o", "RequestTTY=no", "-o", "SendEnv=-*",
 	}
 	if c.way.User != "" {

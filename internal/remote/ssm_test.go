@@ -44,7 +44,7 @@ func quick(t *testing.T, run ssmtest.Run, change func(*ssmService)) (*ssmChannel
 	c.connect = func(ctx context.Context) (*ssmService, error) {
 		service, err := connect(ctx)
 		if err == nil {
-			service.firstPoll, service.lastPoll, service.appears = time.Millisecond, 10*time.Millisecond, time.Second
+			service.firstPoll, service.lastPoll, service.appears = time.Millisecond, 10*time.Millisecond, 20*time.Second
 			if change != nil {
 				change(service)
 			}
@@ -107,6 +107,7 @@ func TestX01SSMFaults(t *testing.T) {
 		{"ran out of time", details("ExecutionTimedOut"), []string{"is unknown", "ran out of its time", "aws ssm get-command-invocation"}, 1},
 		{"terminated", details("Terminated"), []string{"is unknown", "terminated"}, 1},
 		{"poll lost", ssmtest.Faults{LosePolls: true}, []string{"is unknown", "aws ssm get-command-invocation"}, 1},
+		{"send lost", ssmtest.Faults{LoseSends: true}, []string{"whether a command was sent is unknown", "aws ssm list-commands"}, 1},
 		{"never known", ssmtest.Faults{NotYet: 1 << 30}, []string{"is unknown", "does not know it"}, 1},
 		{"cut", ssmtest.Faults{Stdout: func(string, string) string { return strings.Repeat("x", 30000) }}, []string{"was cut", "no answer"}, 1},
 	} {

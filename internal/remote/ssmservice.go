@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
+	"github.com/aws/smithy-go"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
@@ -51,11 +52,7 @@ type ssmService struct {
 // AWS_ENDPOINT_URL_SSM and AWS_ENDPOINT_URL_CLOUDFORMATION.
 func connectSSM(ctx context.Context, way hosts.SSMChannel) (*ssmService, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(way.Region), config.WithSharedConfigProfile(way.Profile), config.WithRetryer(func() aws.Retryer {
-		// Throttling is the normal case of a fleet, so it is waited out; the
-		// client's own quota of retries would give up (case B51).
-		return retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts, o.MaxBackoff, o.RateLimiter = 10, 5*time.Second, ratelimit.None
-		})
+		return retry.NewStandard(patient)
 	}))
 	var missing config.SharedConfigProfileNotExistError
 	if errors.As(err, &missing) {
@@ -84,11 +81,31 @@ func (s *ssmService) send(ctx context.Context, script string, in *ssm.SendComman
 	in.DocumentName = aws.String(ssmDocument)
 	in.TimeoutSeconds = aws.Int32(int32(ssmDelivery / time.Second))
 	in.Parameters = map[string][]string{"commands": {script}, "executionTimeout": {strconv.Itoa(int(s.execution / time.Second))}}
-	out, err := s.api.SendCommand(ctx, in)
-	if err != nil {
+	out, err := s.api.SendCommand(ctx, in, onlyThrottled)
+	var refused smithy.APIError
+	switch {
+	case errors.As(err, &refused), err != nil && strings.Contains(err.Error(), "get identity"):
 		return "", s.explain(err, "send a command")
+	case err != nil:
+		return "", report.Coded(report.ExitUnfinished, "whether a command was sent is unknown: %w; see: aws ssm list-commands --max-items 5 --region %s", s.explain(err, "send a command"), s.way.Region)
 	}
 	return aws.ToString(out.Command.CommandId), nil
+}
+
+// onlyThrottled lets a send be tried again where the service said that it did
+// not take it. After a lost connection nobody knows, and a second send would be a
+// second run.
+func onlyThrottled(o *ssm.Options) {
+	o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
+		patient(o)
+		o.Retryables = []retry.IsErrorRetryable{retry.RetryableErrorCode{Codes: retry.DefaultThrottleErrorCodes}}
+	})
+}
+
+// patient waits throttling out, which is the normal case of a fleet; the
+// client's own quota of retries would give up (case B51).
+func patient(o *retry.StandardOptions) {
+	o.MaxAttempts, o.MaxBackoff, o.RateLimiter = 10, 5*time.Second, ratelimit.None
 }
 
 // invocation is how a command ended on one instance.

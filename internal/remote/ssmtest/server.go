@@ -65,8 +65,9 @@ type Faults struct {
 	Stdout func(instance, out string) string
 	// Stay keeps an instance's commands InProgress.
 	Stay map[string]bool
-	// LosePolls drops the connection of each status call.
-	LosePolls bool
+	// LosePolls drops the connection of each status call, LoseSends that of each
+	// send once the command was taken.
+	LosePolls, LoseSends bool
 }
 
 type command struct {
@@ -174,6 +175,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	out, f := h(r, in)
+	if s.losesSend(op) {
+		panic(http.ErrAbortHandler)
+	}
 	if f != nil {
 		refuse(w, f.code, f.message)
 		return
@@ -187,6 +191,12 @@ func (s *Server) losesPoll(op string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults.LosePolls && (op == "GetCommandInvocation" || op == "ListCommandInvocations")
+}
+
+func (s *Server) losesSend(op string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults.LoseSends && op == "SendCommand"
 }
 
 // admit counts the call, plays throttling and judges the signature's scope.
