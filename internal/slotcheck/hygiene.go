@@ -69,7 +69,10 @@ func (a *audit) leftovers(ctx context.Context, s subject, processes int) []repor
 // countHome lets the slot count the entries of its home.
 func (a *audit) countHome(ctx context.Context, s subject) (int, []report.Row) {
 	mark := rand.Text()
-	o, err := a.confined(ctx, s, "set -- $(ls -A -- \"$1\" | wc -l) && echo "+mark+" $1", a.layout.SlotHome(s.Slot))
+	home := a.layout.SlotHome(s.Slot)
+	script := `list=$(ls -A -- "$1") && set -- $(printf %s "$list" | wc -l -m) && echo ` + mark + ` $1 $2`
+	o, err := a.wrapped(ctx, a.chain, shell.Command{Slot: s.Slot, Dir: a.probeDir(s), Read: []string{home},
+		Argv: []string{"/bin/sh", "-c", script, "probe", home}})
 	if err != nil {
 		return 0, unknown(err.Error())
 	}
