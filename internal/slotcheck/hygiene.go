@@ -10,6 +10,7 @@ import (
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/sandbox/shell"
 	"agentworks-deploy/internal/sandbox/slots"
 )
 
@@ -63,18 +64,20 @@ func (a *audit) leftovers(ctx context.Context, s subject, processes int) []repor
 	if len(left) == 0 {
 		return nil
 	}
-	return fail("it holds nobody, and something of its last user is left: "+strings.Join(left, ", "), a.cleanFix(s))
+	return fail("it holds nobody, and something of its last user is left: "+strings.Join(left, ", "), a.cleanFix(s, processes))
 }
 
 // countHome lets the slot count the entries of its home.
 func (a *audit) countHome(ctx context.Context, s subject) (int, []report.Row) {
 	mark := rand.Text()
 	home := a.layout.SlotHome(s.Slot)
-	script := `list=$(ls -A -- "$1") && set -- $(printf %s "$list" | wc -l -m) && echo ` + mark + ` $1 $2`
-	o, err := a.wrapped(ctx, a.chain, shell.Command{Slot: s.Slot, Dir: a.probeDir(s), Read: []string{home},
+	// Only what was listed is counted: a refused ls must not look like an empty home.
+	script := `list=$(ls -A -- "$1") && echo ` + mark + ` 0$([ -z "$list" ] || printf '%s\n' "$list" | wc -l)`
+	dir := a.probeDir(s)
+	o, err := a.wrapped(ctx, a.chain, shell.Command{Slot: s.Slot, Dir: dir, Read: []string{dir, home},
 		Argv: []string{"/bin/sh", "-c", script, "probe", home}})
 	if err != nil {
-		return 0, unknown(err.Error())
+		return 0, a.unanswered("", err)
 	}
 	for line := range strings.Lines(o.Stdout) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), mark+" "); ok {
@@ -83,12 +86,20 @@ func (a *audit) countHome(ctx context.Context, s subject) (int, []report.Row) {
 			}
 		}
 	}
-	r := a.explain(o, a.probeDir(s), s)
+	r := a.explain(o, dir, s)
 	return 0, []report.Row{{State: report.Fail, Detail: "its home could not be counted: " + r.Detail, Cause: r.Cause, Fix: r.Fix}}
 }
 
-// cleanFix leaves the choice to a person, since what is left is a user's.
-func (a *audit) cleanFix(s subject) *report.Fix {
-	return noFix(report.OnHost, fmt.Sprintf("%s slots status says who left it: give the slot back to that user, or move what is left to %s/quarantine",
-		program, a.layout.SlotsRoot()))
+// moveAway puts what a slot has left beside the slots' folders, where only root
+// gets at it; $1 is the root of the slots, $2 the slot. Nothing is lost, since it
+// is a user's.
+const moveAway = `umask 077; cd "$1" && q=quarantine/$2-$(date -u +%Y%m%d%H%M%S) && mkdir -p quarantine && mkdir "$q" && ` +
+	`find "home/$2" "state/$2" "run/$2" -mindepth 1 -maxdepth 1 -exec mv --backup=numbered -t "$q" {} +`
+
+// cleanFix makes a slot clean; whether its processes may end is a person's to say.
+func (a *audit) cleanFix(s subject, processes int) *report.Fix {
+	if processes > 0 {
+		return noFix(report.OnHost, fmt.Sprintf("%s slots status says who left them: look at the processes of %s, and end them", program, s.Slot))
+	}
+	return hostFix("sh", "-c", moveAway, "quarantine", a.layout.SlotsRoot(), s.Slot)
 }

@@ -25,7 +25,11 @@ func checkSudoRule(ctx context.Context, a *audit, _ subject) []report.Row {
 		if may, text, err := a.maySudo(ctx, s.Slot, a.slotctl, "exec"); err != nil {
 			return unknown(err.Error())
 		} else if !may {
-			rows = append(rows, report.Row{State: report.Fail, Slot: s.Slot, Detail: "sudo does not offer slotctl exec: " + a.hide.words(text),
+			detail := "sudo does not offer slotctl exec"
+			if text != "" { // it says nothing where it offers something else
+				detail += ": " + a.hide.words(text)
+			}
+			rows = append(rows, report.Row{State: report.Fail, Slot: s.Slot, Detail: detail,
 				Cause: "the sudo rule does not offer slotctl exec", Fix: a.provisionFix()})
 		}
 	}

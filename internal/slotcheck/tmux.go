@@ -45,6 +45,9 @@ func checkTmuxSocket(ctx context.Context, a *audit, s subject) []report.Row {
 	}
 	stop, err := a.startTmux(ctx, s, sock)
 	defer stop()
+	if no, ok := errors.AsType[errStopped](err); ok {
+		return a.nothingProven(no.outcome, nil, s)
+	}
 	if err != nil {
 		return unknown(a.hide.words(err.Error()))
 	}
@@ -87,6 +90,11 @@ func (a *audit) startTmux(ctx context.Context, s subject, sock string) (stop fun
 	return stop, nil
 }
 
+// errStopped says that the chain did not get as far as tmux.
+type errStopped struct{ outcome }
+
+func (e errStopped) Error() string { return trueError(e.Stderr) }
+
 // tmux runs one tmux command as the slot, unconfined, as the platform does.
 func (a *audit) tmux(ctx context.Context, s subject, sock string, words ...string) (string, error) {
 	o, err := a.request(ctx, s.Slot, slots.Request{
@@ -96,6 +104,9 @@ func (a *audit) tmux(ctx context.Context, s subject, sock string, words ...strin
 	})
 	if err != nil {
 		return "", err
+	}
+	if o.stage() != stageCommand {
+		return "", errStopped{o}
 	}
 	if o.Exit != 0 {
 		return "", fmt.Errorf("exit %d: %s", o.Exit, trueError(o.Stderr))

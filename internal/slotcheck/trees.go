@@ -69,9 +69,10 @@ func (a *audit) slotGroups() map[uint32]string {
 func (a *audit) openTree(dir string, e fs.DirEntry, acc access, slot string, groups map[uint32]string) []report.Row {
 	whose := "the tree of the user of " + slot
 	wantGroup := a.service.GID
+	acct, known := a.accounts.User(slot)
 	if slot == "" {
 		whose = "a tree of a user without a slot"
-	} else if acct, ok := a.accounts.User(slot); ok {
+	} else if known {
 		wantGroup = acct.GID
 	}
 	change := func(words ...string) *report.Fix { return a.changeFix(dir, words...) }
@@ -85,7 +86,9 @@ func (a *audit) openTree(dir string, e fs.DirEntry, acc access, slot string, gro
 	if acc.UID != a.service.UID {
 		add("is not owned by "+service, change("chown", service))
 	}
-	if acc.GID != wantGroup {
+	if slot != "" && !known {
+		rows = append(rows, skip(whose+": which group it should have is unknown, since there is no such account")...)
+	} else if acc.GID != wantGroup {
 		whom := a.groupName(acc.GID)
 		if other := groups[acc.GID]; other != "" {
 			whom = "another slot, " + other
