@@ -39,7 +39,7 @@ func askGateway(ctx context.Context, lookup func(string) string) (map[string]boo
 	if file := lookup("CAPLAYER_SERVICE_TOKEN_FILE"); file != "" {
 		var err error
 		if token, err = secretFile(file); err != nil {
-			return nil, fmt.Errorf("the token file of CAPLAYER_SERVICE_TOKEN_FILE cannot be read: %w", reason(err))
+			return nil, fmt.Errorf("the token file of CAPLAYER_SERVICE_TOKEN_FILE cannot be read: %w", err)
 		}
 	}
 	if len(token) < gatewayMinToken {
@@ -64,7 +64,7 @@ func askGateway(ctx context.Context, lookup func(string) string) (map[string]boo
 		if errors.Is(err, context.DeadlineExceeded) {
 			return nil, fmt.Errorf("the gateway did not answer within %s", gatewayDeadline)
 		}
-		return nil, errors.New("the gateway cannot be reached: " + lastCause(err))
+		return nil, errors.New("the gateway cannot be reached: " + netCause(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/vault/api"
@@ -14,8 +16,12 @@ import (
 	"agentworks-deploy/internal/hosts"
 )
 
-// vaultDeadline bounds one request, its retries included.
-const vaultDeadline = 10 * time.Second
+// vaultDeadline bounds one request, its retries included; vaultLimit all of one
+// scan.
+const (
+	vaultDeadline = 10 * time.Second
+	vaultLimit    = time.Minute
+)
 
 // errNotConfigured says that a source of grants is not named anywhere.
 var errNotConfigured = errors.New("not configured")
@@ -42,13 +48,15 @@ func connect(ctx context.Context, c hosts.Vault, lookup func(string) string) (v 
 	if err != nil {
 		return nil, nil, err
 	}
-	client.SetNamespace(first(c.Namespace, lookup("VAULT_NAMESPACE")))
+	if namespace := first(c.Namespace, lookup("VAULT_NAMESPACE")); namespace != "" {
+		client.SetNamespace(namespace)
+	}
 	logout = func() {}
 	switch {
 	case c.TokenFile != "":
 		token, err := secretFile(c.TokenFile)
 		if err != nil {
-			return nil, nil, fmt.Errorf("vault.token_file: %w", err)
+			return nil, nil, fmt.Errorf("read vault.token_file: %w", err)
 		}
 		client.SetToken(token)
 	case c.AppRole != nil:
@@ -73,11 +81,11 @@ func connect(ctx context.Context, c hosts.Vault, lookup func(string) string) (v 
 func login(ctx context.Context, client *api.Client, role *hosts.AppRole) (logout func(), err error) {
 	id, err := secretFile(role.RoleIDFile)
 	if err != nil {
-		return nil, fmt.Errorf("vault.approle.role_id_file: %w", err)
+		return nil, fmt.Errorf("read vault.approle.role_id_file: %w", err)
 	}
 	secret, err := secretFile(role.SecretIDFile)
 	if err != nil {
-		return nil, fmt.Errorf("vault.approle.secret_id_file: %w", err)
+		return nil, fmt.Errorf("read vault.approle.secret_id_file: %w", err)
 	}
 	client.ClearToken()
 	at := "auth/" + strings.Trim(first(role.Mount, "approle"), "/") + "/login"
@@ -96,16 +104,28 @@ func login(ctx context.Context, client *api.Client, role *hosts.AppRole) (logout
 	}, nil
 }
 
+// maxSecretFile bounds what is read of a token's file.
+const maxSecretFile = 64 << 10
+
 // secretFile reads a file that holds one line; a final line end, of either
-// kind, is not part of it (case B82).
+// kind, is not part of it (case B82). Its errors do not name the file, whose path
+// may come from an environment.
 func secretFile(name string) (string, error) {
-	data, err := os.ReadFile(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would wait for a writer
 	if err != nil {
-		return "", err
+		return "", reason(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.New("it is no regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
+	if err != nil {
+		return "", reason(err)
 	}
 	data = bytes.TrimSuffix(bytes.TrimSuffix(data, []byte("\n")), []byte("\r"))
 	if len(data) == 0 {
-		return "", fmt.Errorf("%s is empty", name)
+		return "", errors.New("it is empty")
 	}
 	return string(data), nil
 }

@@ -29,6 +29,14 @@ const (
 	maxNames    = 1000 // of one list
 )
 
+// Bounds of one scan, far above what hosts hold: whoever may make folders must
+// not be able to make the scan endless.
+const (
+	maxManifests  = 100_000
+	maxSelections = 200_000
+	maxNotes      = 1000
+)
+
 // projectRoots hold the folders that may hold a manifest, below the docs root
 // and below every user's tree.
 var projectRoots = [...]string{
@@ -64,43 +72,59 @@ type Selection struct {
 type walker struct {
 	selections []Selection
 	notes      []string
+	unnoted    int // beyond maxNotes
 	manifests  int
+	unread     int             // manifests beyond the scan's bounds
+	users      map[string]bool // ids, which are shown as <user> wherever they name a folder
 }
 
 // warnf notes a WARN about one manifest, store or folder.
 func (w *walker) warnf(format string, args ...any) {
+	if len(w.notes) == maxNotes {
+		w.unnoted++
+		return
+	}
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+// shown is a path as it may be printed.
+func (w *walker) shown(parts ...string) string {
+	steps := strings.Split(path.Join(parts...), "/")
+	for i, step := range steps {
+		if w.users[step] {
+			steps[i] = userRedacted
+		}
+	}
+	return printable(strings.Join(steps, "/"))
 }
 
 // walk visits every manifest below docs. Only a docs root that cannot be
 // opened, or a context that ends, is an error.
 func (w *walker) walk(ctx context.Context, docs *os.Root) error {
-	if err := w.owner(ctx, docs, "", ""); err != nil {
+	w.users = map[string]bool{}
+	var ids []string
+	users, err := subfolder(docs, usersFolder)
+	if err == nil {
+		defer users.Close()
+		ids, err = children(users)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.warnf("%s: %v", usersFolder, reason(err))
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == sharedOwner || id == systemOwner })
+	for _, id := range ids {
+		w.users[id] = true
+	}
+	if err := w.owner(ctx, docs, ""); err != nil {
 		return err
 	}
-	users, err := subfolder(docs, usersFolder)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			w.warnf("%s: %v", usersFolder, reason(err))
-		}
-		return nil
-	}
-	defer users.Close()
-	ids, err := children(users)
-	if err != nil {
-		w.warnf("%s: %v", usersFolder, reason(err))
-		return nil
-	}
 	for _, id := range ids {
-		if id == sharedOwner || id == systemOwner {
-			continue
-		}
 		tree, err := subfolder(users, id)
 		if err != nil {
 			w.warnf("%s/%s: %v", usersFolder, userRedacted, reason(err))
 			continue
 		}
-		err = w.owner(ctx, tree, path.Join(usersFolder, id), path.Join(usersFolder, userRedacted))
+		err = w.owner(ctx, tree, path.Join(usersFolder, id))
 		tree.Close()
 		if err != nil {
 			return err
@@ -109,29 +133,29 @@ func (w *walker) walk(ctx context.Context, docs *os.Root) error {
 	return nil
 }
 
-// owner visits the project roots below one tree. at is its path relative to
-// docs, shown the same without the user's id.
-func (w *walker) owner(ctx context.Context, tree *os.Root, at, shown string) error {
+// owner visits the project roots below one tree; at is its path relative to
+// docs.
+func (w *walker) owner(ctx context.Context, tree *os.Root, at string) error {
 	for _, rel := range projectRoots {
 		root, err := descend(tree, rel)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFolder) {
 			continue
 		}
 		if err == nil {
-			err = w.projects(ctx, root, path.Join(at, rel), path.Join(shown, rel))
+			err = w.projects(ctx, root, path.Join(at, rel))
 			root.Close()
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 		}
 		if err != nil {
-			w.warnf("%s: %v", printable(path.Join(shown, rel)), reason(err))
+			w.warnf("%s: %v", w.shown(at, rel), reason(err))
 		}
 	}
 	return nil
 }
 
-func (w *walker) projects(ctx context.Context, root *os.Root, at, shown string) error {
+func (w *walker) projects(ctx context.Context, root *os.Root, at string) error {
 	names, err := children(root)
 	if err != nil {
 		return err
@@ -142,11 +166,11 @@ func (w *walker) projects(ctx context.Context, root *os.Root, at, shown string) 
 		}
 		folder, err := subfolder(root, name)
 		if err != nil {
-			w.warnf("%s: %v", printable(path.Join(shown, name)), reason(err))
+			w.warnf("%s: %v", w.shown(at, name), reason(err))
 			continue
 		}
 		for _, m := range manifestNames {
-			w.manifest(folder, m, path.Join(at, name), printable(path.Join(shown, name, m)))
+			w.manifest(folder, m, path.Join(at, name))
 		}
 		folder.Close()
 	}
@@ -155,45 +179,45 @@ func (w *walker) projects(ctx context.Context, root *os.Root, at, shown string) 
 
 // manifest reads one manifest, if there is one. Whatever is wrong with it is
 // one WARN, and the scan goes on (case K-06).
-func (w *walker) manifest(folder *os.Root, name, project, shown string) {
+func (w *walker) manifest(folder *os.Root, name, project string) {
+	if w.manifests == maxManifests || len(w.selections) >= maxSelections {
+		if _, err := folder.Lstat(name); err == nil {
+			w.unread++
+		}
+		return
+	}
 	data, err := readRegular(folder, name, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	w.manifests++
+	shown := w.shown(project, name)
+	var lists []nameList
+	if err == nil {
+		lists, err = parseManifest(data)
+	}
 	if err != nil {
 		w.warnf("%s: %v", shown, reason(err))
 		return
 	}
-	lists, err := parseManifest(data)
-	if err != nil {
-		w.warnf("%s: %v", shown, err)
-		return
-	}
-	stripped := false
+	var odd []string
 	for _, l := range lists {
-		if len(l.names) > maxNames {
-			w.warnf("%s: %s has %d names, more than %d; the rest is not checked", shown, l.field, len(l.names), maxNames)
-			l.names = l.names[:maxNames]
-		}
 		for _, n := range l.names {
-			clean, had := strings.CutSuffix(n, "\r")
-			stripped = stripped || had
-			if err := checkName(clean); err != nil {
-				w.warnf("%s: %s names %s, which is no secret's name: %v", shown, l.field, printable(clean), err)
-				continue
-			}
-			w.selections = append(w.selections, Selection{Manifest: shown, Field: l.field, Name: clean, project: project})
+			w.selections = append(w.selections, Selection{Manifest: shown, Field: l.field, Name: n, project: project})
 		}
+		odd = append(odd, l.odd...)
 	}
-	if stripped {
-		w.warnf("%s: a name ends in a carriage return, which is ignored", shown)
+	if len(odd) > 0 {
+		w.warnf("%s: %s", shown, strings.Join(odd, "; "))
 	}
 }
 
+// nameList is one list of a manifest: the names it selects, each once, and what
+// is odd about it.
 type nameList struct {
 	field string
 	names []string
+	odd   []string
 }
 
 // parseManifest finds the lists of one manifest. Objects and lists of another
@@ -221,16 +245,50 @@ func parseManifest(data []byte) ([]nameList, error) {
 		if json.Unmarshal(caps[strings.TrimPrefix(field, "capabilities.")], &items) != nil {
 			continue
 		}
-		l := nameList{field: field}
-		for _, item := range items {
-			var name string
-			if len(item) > 0 && item[0] == '"' && json.Unmarshal(item, &name) == nil && !slices.Contains(l.names, name) {
-				l.names = append(l.names, name)
-			}
-		}
-		lists = append(lists, l)
+		lists = append(lists, names(field, items))
 	}
 	return lists, nil
+}
+
+// names picks the names out of a list's items.
+func names(field string, items []json.RawMessage) nameList {
+	l := nameList{field: field}
+	seen := map[string]bool{}
+	stripped, bad, why := 0, 0, ""
+	for i, item := range items {
+		var name string
+		if len(item) == 0 || item[0] != '"' || json.Unmarshal(item, &name) != nil {
+			continue
+		}
+		if len(l.names) == maxNames {
+			l.odd = append(l.odd, fmt.Sprintf("%s has more than %d names; the last %d are not checked", field, maxNames, len(items)-i))
+			break
+		}
+		clean, had := strings.CutSuffix(name, "\r")
+		if had {
+			stripped++
+		}
+		if err := checkName(clean); err != nil {
+			if bad++; bad == 1 {
+				why = fmt.Sprintf("%s names %s, which is no secret's name: %v", field, printable(clean), err)
+			}
+			continue
+		}
+		if !seen[clean] {
+			seen[clean] = true
+			l.names = append(l.names, clean)
+		}
+	}
+	if bad > 1 {
+		why += fmt.Sprintf(" (and %d more)", bad-1)
+	}
+	if bad > 0 {
+		l.odd = append(l.odd, why)
+	}
+	if stripped > 0 {
+		l.odd = append(l.odd, fmt.Sprintf("%d name(s) of %s end in a carriage return, which is ignored", stripped, field))
+	}
+	return l
 }
 
 // checkName refuses what can be no KV path below a prefix.
@@ -240,7 +298,7 @@ func checkName(name string) error {
 		return errors.New("it is empty")
 	case len(name) > 512:
 		return errors.New("it is longer than 512 bytes")
-	case !utf8.ValidString(name), strings.ContainsFunc(name, unicode.IsControl):
+	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return errors.New("it holds control bytes")
 	case path.Clean("/"+name) != "/"+name:
 		return errors.New("it is no clean path")
@@ -335,8 +393,12 @@ func reason(err error) error {
 	return err
 }
 
-// printable quotes what could not stand on a terminal line as it is.
+// printable quotes what could not stand on a terminal line as it is, and cuts
+// what is too long for one.
 func printable(s string) string {
+	if len(s) > 512 {
+		s = s[:512] + "…"
+	}
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Sprintf("%q", s)
 	}

@@ -3,7 +3,6 @@ package admission
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl"
@@ -69,7 +68,7 @@ func (a *acl) mayRead(path string) bool {
 }
 
 func hasWildcardSegment(pattern string) bool {
-	return slices.Contains(strings.Split(strings.TrimSuffix(pattern, "*"), "/"), "+")
+	return pattern == "+" || strings.HasPrefix(pattern, "+/") || strings.Contains(pattern, "/+")
 }
 
 // matches: "+" stands for exactly one segment, a final "*" for any rest.
@@ -110,15 +109,13 @@ func outranks(p, q string) bool {
 	return p > q
 }
 
+// firstWildcard is where Vault sees the first wildcard: in a pattern with "+"
+// segments the first "+", even one that is part of a word.
 func firstWildcard(pattern string) int {
-	at := 0
-	for seg := range strings.SplitSeq(pattern, "/") {
-		if seg == "+" {
-			return at
-		}
-		at += len(seg) + 1
+	if hasWildcardSegment(pattern) {
+		return strings.IndexByte(pattern, '+')
 	}
-	return strings.LastIndexByte(pattern, '*')
+	return len(pattern) - 1
 }
 
 func wildcardSegments(pattern string) (n int) {

@@ -63,6 +63,13 @@ func Collect(ctx context.Context, docs string, env Environment) (*Facts, error) 
 	for _, text := range w.notes {
 		f.Rows = append(f.Rows, report.Row{State: report.Warn, Check: "secret-manifest", Detail: text})
 	}
+	if w.unnoted > 0 {
+		f.Rows = append(f.Rows, report.Row{State: report.Warn, Check: "secret-manifest", Detail: fmt.Sprintf("%d more of these", w.unnoted)})
+	}
+	if w.unread > 0 {
+		f.Rows = append(f.Rows, report.Row{State: report.Warn, Check: "secret-manifest",
+			Detail: fmt.Sprintf("%d manifest(s) not checked: a scan reads at most %d with %d names", w.unread, maxManifests, maxSelections)})
+	}
 	granted, err := askGateway(ctx, env.Lookup)
 	switch {
 	case errors.Is(err, errNotConfigured):
@@ -105,6 +112,8 @@ func AskVault(ctx context.Context, c hosts.Vault, lookup func(string) string, f 
 		return a
 	}
 	defer logout()
+	ctx, cancel := context.WithTimeout(ctx, vaultLimit)
+	defer cancel()
 	return v.ask(ctx, f.remote())
 }
 
@@ -181,21 +190,22 @@ func (j *judge) exists(s Selection) (known, there bool) {
 	case j.vault == nil:
 		return true, false
 	}
-	return j.vault.ExistsKnown, j.vault.Exists[s.Name]
+	there, known = j.vault.Exists[s.Name]
+	return known, there
 }
 
 // granted: one source that grants is enough; "not granted" needs every
 // configured source to have answered.
 func (j *judge) granted(name string) (known, granted bool) {
+	open := j.facts.GatewayFailed
 	if j.facts.Gateway != nil {
 		known = true
 		granted = (*j.facts.Gateway)[name]
 	}
-	if j.vault != nil && j.vault.GrantsKnown {
-		known = true
-		granted = granted || j.vault.Granted[name]
+	if j.vault != nil {
+		yes, looked := j.vault.Granted[name]
+		known, granted, open = known || looked, granted || yes, open || !looked
 	}
-	open := j.facts.GatewayFailed || j.vault != nil && !j.vault.GrantsKnown
 	return known && (granted || !open), granted
 }
 

@@ -16,15 +16,13 @@ import (
 	"agentworks-deploy/internal/report"
 )
 
-// Answer is what Vault knows of the selected names. It crosses the channel
-// where the operator's side asks.
+// Answer is what Vault knows of the selected names. A name that is missing in a
+// map could not be looked up.
 type Answer struct {
-	Exists      map[string]bool `json:"exists,omitempty"`
-	Granted     map[string]bool `json:"granted,omitempty"`
-	ExistsKnown bool            `json:"exists_known"`
-	GrantsKnown bool            `json:"grants_known"`
-	DataRoot    string          `json:"data_root,omitempty"` // API path above a name's value: what a policy has to grant
-	Rows        []report.Row    `json:"rows,omitempty"`      // what the person should know of the server itself
+	Exists   map[string]bool
+	Granted  map[string]bool
+	DataRoot string       // API path above a name's value: what a policy has to grant
+	Rows     []report.Row // what the person should know of the server itself
 }
 
 func (a *Answer) add(state report.State, format string, args ...any) {
@@ -50,7 +48,6 @@ const (
 func (v *vault) ask(ctx context.Context, names []string) *Answer {
 	a := &Answer{Exists: map[string]bool{}, Granted: map[string]bool{}}
 	if len(names) == 0 {
-		a.ExistsKnown, a.GrantsKnown = true, true
 		return a
 	}
 	if err := v.version(ctx); err != nil {
@@ -75,7 +72,7 @@ func (v *vault) version(ctx context.Context) error {
 			return err
 		}
 		if all == nil {
-			return errors.New("sys/mounts has no Answer")
+			return errors.New("sys/mounts has no answer")
 		}
 		entry, ok := all.Data[v.mount+"/"].(map[string]any)
 		if !ok {
@@ -123,20 +120,33 @@ func (v *vault) existence(ctx context.Context, names []string, a *Answer) {
 		a.add(report.Info, "not checked: the manifests name %d folders, more than %d", len(folders), maxFolderRequest)
 		return
 	}
-	var listed []string
+	var listed, closed []string
+	var refusal error
 	for _, folder := range sortedKeys(folders) {
 		held, err := v.list(ctx, folder)
 		if err != nil {
-			a.add(refusalState(err), "names below %s not checked: %s", v.metadataPath(folder), explain(err, "list", v.metadataPath(folder)))
-			return
+			closed, refusal = append(closed, folder), err
+			if statusOf(err) != http.StatusForbidden || tokenIsDead(err) {
+				break // the other folders would end the same way
+			}
+			continue
 		}
 		for _, n := range folders[folder] {
 			if held[path.Base(n)] {
 				listed = append(listed, n)
+			} else {
+				a.Exists[n] = false
 			}
 		}
 	}
-	a.ExistsKnown = true
+	if refusal != nil {
+		at := v.metadataPath(closed[len(closed)-1])
+		text := "names below " + at
+		if n := len(closed) - 1; n > 0 {
+			text += fmt.Sprintf(" and %d more folder(s)", n)
+		}
+		a.add(refusalState(refusal), "%s not checked: %s", text, explain(refusal, "list", at))
+	}
 	if !v.v2 {
 		for _, n := range listed {
 			a.Exists[n] = true
@@ -154,7 +164,7 @@ func (v *vault) list(ctx context.Context, folder string) (map[string]bool, error
 	}
 	keys, ok := s.Data["keys"].([]any)
 	if !ok {
-		return nil, errors.New("the Answer has no list of keys")
+		return nil, errors.New("the answer has no list of keys")
 	}
 	held := make(map[string]bool, len(keys))
 	for _, k := range keys {
@@ -251,7 +261,6 @@ func (v *vault) grants(ctx context.Context, names []string, a *Answer) {
 	if !complete {
 		return
 	}
-	a.GrantsKnown = true
 	for _, n := range names {
 		a.Granted[n] = union.mayRead(v.dataPath(n))
 	}

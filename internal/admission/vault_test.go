@@ -95,12 +95,9 @@ func TestVaultExistence(t *testing.T) {
 		f.Write(t, f.Mount+"/destroy/shared/DESTROYED", map[string]any{"versions": []int{1}})
 		group, _ := f.Group(t, "platform", []string{f.Policy(t, "platform", `path "MOUNT/data/*" { capabilities = ["read"] }`)}, nil)
 		a, rows := ask(t, f, group, f.Token(t, f.Policy(t, "reader", reader)), "THERE", "folder/INSIDE", "INSIDE", "folder", "DELETED", "DESTROYED", "AGAIN", "OUTSIDE", "absent/NAME")
-		if !a.ExistsKnown {
-			t.Fatalf("existence is not known: %v", rows)
-		}
 		for name, want := range map[string]bool{"THERE": true, "folder/INSIDE": true, "AGAIN": true, "INSIDE": false, "folder": false, "DELETED": false, "DESTROYED": false, "OUTSIDE": false, "absent/NAME": false} {
-			if a.Exists[name] != want {
-				t.Errorf("%s exists = %v, want %v", name, a.Exists[name], want)
+			if got, known := a.Exists[name]; !known || got != want {
+				t.Errorf("%s exists = %v (known: %v), want %v", name, got, known, want)
 			}
 		}
 		namesOnly(t, f, rows)
@@ -159,8 +156,10 @@ func TestB75VaultRefusals(t *testing.T) {
 				if want := strings.ReplaceAll(tt.want, "MOUNT", f.Mount); !strings.Contains(got, want) {
 					t.Errorf("rows:\n%s\nwant %q", got, want)
 				}
-				if a.ExistsKnown != tt.existence || a.GrantsKnown != tt.grants {
-					t.Errorf("existence known %v, grants known %v; want %v, %v:\n%s", a.ExistsKnown, a.GrantsKnown, tt.existence, tt.grants, got)
+				_, existence := a.Exists["NAME"]
+				_, grants := a.Granted["NAME"]
+				if existence != tt.existence || grants != tt.grants {
+					t.Errorf("existence known %v, grants known %v; want %v, %v:\n%s", existence, grants, tt.existence, tt.grants, got)
 				}
 				if strings.Contains(got, "secret-missing") || strings.Contains(got, "secret-no-platform-grant") {
 					t.Errorf("a verdict without knowledge:\n%s", got)
@@ -217,7 +216,7 @@ func TestVaultLogins(t *testing.T) {
 				c := base
 				tt.change(&c)
 				a := AskVault(context.Background(), c, func(k string) string { return tt.env[k] }, facts)
-				if a.ExistsKnown != tt.known || tt.known && !a.Exists["NAME"] {
+				if a.Exists["NAME"] != tt.known {
 					t.Errorf("answer %+v", a)
 				}
 				if got := strings.Join(lines(a.Rows, report.Info, report.Warn), "\n"); tt.want != "" && !strings.Contains(got, tt.want) {

@@ -5,9 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"github.com/hashicorp/vault/api"
 
@@ -60,12 +63,14 @@ func explain(err error, capability, apiPath string) string {
 		return "Vault is sealed or not yet ready; unseal it"
 	case status == http.StatusTooManyRequests, status == 472, status == 473:
 		return "this Vault node is a standby that does not answer; name the active node or the load balancer in vault.address"
+	case status == http.StatusBadRequest && capability == "update":
+		return fmt.Sprintf("Vault refuses the login at %s; renew the role's secret id", apiPath)
 	case status == http.StatusNotFound:
 		return fmt.Sprintf("there is no route %s; is vault.mount right?", apiPath)
 	case status != 0:
 		return fmt.Sprintf("Vault answered %d on %s", status, apiPath)
 	case errors.As(err, &certificate):
-		return "Vault's certificate is not trusted; set vault.ca to its CA file (" + lastCause(err) + ")"
+		return "Vault's certificate is not trusted; set vault.ca to its CA file"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "Vault did not answer in time"
 	case errors.Is(err, context.Canceled):
@@ -73,18 +78,31 @@ func explain(err error, capability, apiPath string) string {
 	}
 	var request *url.Error
 	if errors.As(err, &request) {
-		return "Vault cannot be asked: " + lastCause(err)
+		return "Vault cannot be asked: " + netCause(err)
 	}
 	return err.Error()
 }
 
-// lastCause is the innermost error's text: the outer ones repeat the URL.
-func lastCause(err error) string {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err.Error()
-		}
-		err = next
+// netCause says why a connection failed, in words that hold nothing of the
+// address it went to: that may come from an environment, with whatever is in it.
+func netCause(err error) string {
+	var (
+		errno       syscall.Errno
+		name        *net.DNSError
+		certificate *tls.CertificateVerificationError
+		network     net.Error
+	)
+	switch {
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.As(err, &name):
+		return "its name cannot be resolved"
+	case errors.As(err, &certificate):
+		return "its certificate is not trusted"
+	case errors.As(err, &network) && network.Timeout():
+		return "no answer in time"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was cut"
 	}
+	return "no usable answer"
 }
