@@ -45,9 +45,14 @@ var prepared sync.Once
 // run is one command line of the operator.
 func (o operator) run(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return o.runOn(t, o.Name, args...)
+}
+
+func (o operator) runOn(t testing.TB, lab string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.Command(filepath.Join(o.bin, "agentworks-deploy"), args...)
-	cmd.Env = append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+o.Name, "AGENTWORKS_DEPLOY_HOSTS_DIR="+o.hosts)
+	cmd.Env = append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+lab, "AGENTWORKS_DEPLOY_HOSTS_DIR="+o.hosts)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {

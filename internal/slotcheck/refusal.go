@@ -161,7 +161,7 @@ func (a *audit) launcherRefusal(line, dir string, s subject) refusal {
 func (a *audit) shown(p string) string {
 	for _, root := range []string{a.docs, resolve(a.docs)} {
 		if within(p, root) {
-			rel := a.hide.path(strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
+			rel := a.hide.words(strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
 			return path.Join("<docs>", strings.Replace(rel, "_users/"+hidden, hidden, 1))
 		}
 	}

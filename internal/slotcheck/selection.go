@@ -131,7 +131,7 @@ func (a *audit) chosen(rel, show string) (f folder, why string, err error) {
 	if name == "" {
 		return folder{}, show + " holds no folder", nil
 	}
-	return folder{Path: path.Join(a.docs, rel, name), Show: path.Join(show, name)}, "", nil
+	return folder{Path: path.Join(a.docs, rel, name), Show: path.Join(show, a.hide.words(name))}, "", nil
 }
 
 // firstChild is the first folder of dir by name, bytes compared; hidden ones,
