@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -362,55 +361,4 @@ func (d *Deploy) unswap(placed bool, old *History) error {
 		err = d.Store.Unplace(d.m.ID, d.look.Broken != nil)
 	}
 	return errors.Join(err, writeHistory(d.Store.Layout.App, old))
-}
-
-// judge restarts the services where the switch or their state asks for it, and
-// records what became of them.
-func (d *Deploy) judge(ctx context.Context) error {
-	err := d.Steps.Do(ctx, "restart", restartTimeout, func(ctx context.Context) error {
-		states, err := d.Manager.States(ctx, d.Health.Units)
-		if err != nil {
-			return err
-		}
-		down := slices.ContainsFunc(states, func(u units.UnitState) bool { return !u.Running() })
-		if !d.switched && !down {
-			d.row(report.OK, "services", "run already: %s", strings.Join(d.Health.Units, ", "))
-			return nil
-		}
-		if err := d.Manager.Restart(ctx, d.Health.Units); err != nil {
-			return err
-		}
-		d.row(report.Changed, "services", "restarted %s", strings.Join(d.Health.Units, ", "))
-		return nil
-	})
-	if err == nil {
-		err = d.Steps.Do(ctx, "health", d.Health.Deadline+healthSlack, d.Health.Judge)
-	}
-	if ctx.Err() != nil {
-		return err // unjudged: the log keeps saying so
-	}
-	outcome := Live
-	if err != nil {
-		outcome = Unhealthy
-		d.Health.Journals(ctx, journalLines)
-	} else {
-		d.row(report.OK, "health", "%d services steady, %d health documents good", len(d.Health.Units), len(d.Health.URLs))
-	}
-	return errors.Join(err, d.record(outcome))
-}
-
-// selfTest takes the audit's rows over; what they say is the verdict's business.
-func (d *Deploy) selfTest(ctx context.Context) error {
-	return d.Steps.Do(ctx, "self-test", selfTestTimeout, func(ctx context.Context) (err error) {
-		d.tested, err = d.SelfTest(ctx)
-		return err
-	})
-}
-
-func (d *Deploy) record(o Outcome) error {
-	if last, ok := d.history.Last(); ok && last.Outcome == o {
-		return nil
-	}
-	d.history.end(o)
-	return writeHistory(d.Store.Layout.App, d.history)
 }
