@@ -2,8 +2,8 @@
 // manifest, the two halves of its transfer, the modes that let a slot reach its
 // launcher, the switch of current, the services' restart and their health. The
 // operator's half reads folders and archives; the host's half works as the
-// service account alone, so nothing here needs root. It may import hosts, report
-// and safefs; channels, verbs and slot programs it must never import, and the
+// service account alone, so nothing here needs root. It may import accounts, hosts,
+// report, safefs and units; channels, verbs and slot programs it must never import, and the
 // sandbox runtime must never import it.
 package release
 
