@@ -34,6 +34,8 @@ type app struct {
 	hostsDir string   // --hosts-dir
 	set      []string // --set key=value
 
+	closers []func() error // of connections, run at the end
+
 	started bool // a command's body has begun: errors are no usage errors now
 	code    int  // what the body answered with
 }
@@ -51,6 +53,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, environ []st
 	a := &app{stdin: stdin, stdout: &pipe{w: stdout}, stderr: &pipe{w: stderr}, environ: environ, self: self}
 	root := a.root()
 	root.SetArgs(args)
+	defer a.close()
 	return a.end(root.ExecuteContextC(ctx))
 }
 
@@ -62,6 +65,14 @@ func interruptible() (context.Context, func()) {
 	signal.Notify(closed, syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	return ctx, func() { stop(); signal.Stop(closed) }
+}
+
+// close ends what is still open. Nothing depends on it any more: a connection
+// that cannot be closed ends with this program.
+func (a *app) close() {
+	for _, c := range a.closers {
+		_ = c()
+	}
 }
 
 // end prints a failure, if there is one, and says the exit code.

@@ -17,7 +17,9 @@ func (a *app) fleet(log io.Writer) (*fleet.Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fleet.Fleet{Program: program, Log: log}, nil
+	f := &fleet.Fleet{Program: program, Log: log}
+	a.closers = append(a.closers, f.Close)
+	return f, nil
 }
 
 // progress prints what a command is at on standard error; close it before the

@@ -1,12 +1,15 @@
 // Package fleet is the operator's half of the verbs: it composes calls of the
-// on-host half into one verb on one host. It may import onhost and everything
-// below it; only cli imports it. It prints nothing but progress lines.
+// on-host half into one verb on one host, and runs a verb on many. It may import
+// onhost and everything below it; only cli imports it. It prints nothing but
+// progress lines.
 package fleet
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"sync"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/onhost"
@@ -14,10 +17,49 @@ import (
 	"agentworks-deploy/internal/report"
 )
 
-// Fleet reaches hosts on behalf of one command.
+// Fleet reaches hosts on behalf of one command. Close it at the end.
 type Fleet struct {
 	Program *onhost.Program // the operator's own program, sent where it is missing
 	Log     io.Writer       // progress lines of the host's half
+
+	mu       sync.Mutex
+	channels map[place]remote.Channel // one a run: one login, one look-up
+}
+
+type place struct {
+	host string
+	role remote.Role
+}
+
+// channel opens host's channel for role, once.
+func (f *Fleet) channel(host *hosts.Host, role remote.Role) (remote.Channel, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := place{host.Name, role}
+	if ch, ok := f.channels[at]; ok {
+		return ch, nil
+	}
+	ch, err := remote.Open(host, role)
+	if err != nil {
+		return nil, err
+	}
+	if f.channels == nil {
+		f.channels = map[place]remote.Channel{}
+	}
+	f.channels[at] = ch
+	return ch, nil
+}
+
+// Close ends the connections that were made.
+func (f *Fleet) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var err error
+	for _, ch := range f.channels {
+		err = errors.Join(err, ch.Close())
+	}
+	f.channels = nil
+	return err
 }
 
 // call is one call of the half of a host. Args is any value that the verb's
@@ -29,21 +71,37 @@ type call struct {
 	body io.Reader
 }
 
-// call runs c on host over the channel of the verb's role. Its answer and error
-// are those of onhost.Program.Call.
-func (f *Fleet) call(ctx context.Context, host *hosts.Host, c call) (onhost.Envelope, error) {
+func (c call) request(host *hosts.Host) (onhost.Request, error) {
 	req := onhost.Request{Verb: c.verb, Host: *host, Plan: c.plan}
 	if c.args != nil {
 		args, err := json.Marshal(c.args)
 		if err != nil {
-			return onhost.Envelope{}, report.Coded(report.ExitUnfinished, "write the arguments of %s: %w", c.verb, err)
+			return req, report.Coded(report.ExitUnfinished, "write the arguments of %s: %w", c.verb, err)
 		}
 		req.Args = args
 	}
-	ch, err := remote.Open(host, onhost.Verbs()[c.verb].Role)
+	return req, nil
+}
+
+// call runs c on host over the channel of the verb's role. Its answer and error
+// are those of onhost.Program.Call.
+func (f *Fleet) call(ctx context.Context, host *hosts.Host, c call) (onhost.Envelope, error) {
+	req, err := c.request(host)
 	if err != nil {
 		return onhost.Envelope{}, err
 	}
-	defer ch.Close()
-	return f.Program.Call(ctx, ch, req, c.body, f.Log)
+	ch, err := f.channel(host, onhost.Verbs()[c.verb].Role)
+	if err != nil {
+		return onhost.Envelope{}, err
+	}
+	e, err := f.Program.Call(ctx, ch, req, c.body, f.Log)
+	return planned(e, c, ch), err
+}
+
+// planned adds to a plan which machine the host file's names led to.
+func planned(e onhost.Envelope, c call, ch remote.Channel) onhost.Envelope {
+	if found, ok := ch.(remote.Lookup); ok && c.plan && found.Found() != "" {
+		e.Rows = append([]report.Row{{State: report.Info, Check: "channel", Detail: found.Found()}}, e.Rows...)
+	}
+	return e
 }

@@ -31,11 +31,10 @@ func (f *Fleet) SandboxRun(ctx context.Context, host *hosts.Host, args onhost.Sa
 	if err != nil {
 		return 0, fmt.Errorf("write the arguments of sandbox-run: %w", err)
 	}
-	ch, err := remote.Open(host, remote.Service)
+	ch, err := f.channel(host, remote.Service)
 	if err != nil {
 		return 0, err
 	}
-	defer ch.Close()
 	req := onhost.Request{Verb: "sandbox-run", Host: *host, Args: text}
 	e, err := f.Program.CallStream(ctx, ch, req, f.Log, stdout, stderr)
 	if err != nil {

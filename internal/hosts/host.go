@@ -99,6 +99,9 @@ type SSMChannel struct {
 	Region   string      `json:"region" yaml:"region"`
 	Profile  string      `json:"profile,omitempty" yaml:"profile"`
 	Instance SSMInstance `json:"instance" yaml:"instance"`
+	// Bucket is an S3 bucket for what is too large for a command; the instance
+	// gets an address that reads one file for a few minutes.
+	Bucket string `json:"bucket,omitempty" yaml:"bucket"`
 }
 
 // SSMInstance names an instance: literally, by a CloudFormation stack output,

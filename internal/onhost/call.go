@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"agentworks-deploy/internal/remote"
@@ -39,7 +40,7 @@ func (p *Program) Call(ctx context.Context, ch remote.Channel, req Request, body
 // of stdout and stderr while it runs.
 func (p *Program) CallStream(ctx context.Context, ch remote.Channel, req Request, log, stdout, stderr io.Writer) (Envelope, error) {
 	if _, narrow := ch.(remote.Narrow); narrow {
-		return Envelope{}, report.Coded(report.ExitUnfinished, "%s cannot pass a program's output through: it cuts what is long", ch)
+		return Envelope{}, report.Coded(report.ExitUsage, "%s cannot pass a program's output through: it has no stream; give %s an ssh channel for it", ch, req.Host.Name)
 	}
 	return p.Call(ctx, passing{ch, stdout, stderr}, req, nil, log)
 }
@@ -66,6 +67,9 @@ func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req
 	}
 	if err := stdin.failed(); err != nil {
 		return Envelope{}, report.Coded(report.ExitUnfinished, "send to %s: %w", ch, err)
+	}
+	if names, ok := strings.CutPrefix(stdout.String(), "missing "); ok && exit == exitMissing {
+		return Envelope{}, &missingError{strings.Fields(names)}
 	}
 	if exit >= exitNoHalf && exit <= exitNoFolder && stdout.Len() == 0 {
 		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())

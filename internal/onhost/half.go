@@ -71,14 +71,7 @@ done
 // Words: folder, beginning of the name, sha256, size, "remove" or "keep".
 const uploadScript = scriptHead + `
 dir=$1 old=$2 sum=$3 size=$4 after=$5
-name=$old$sum
-while :; do
-	[ -d "$dir" ] || mkdir "$dir" 2>/dev/null || [ -d "$dir" ] || exit 96
-	[ "$(stat -c %u "$dir")" = "$(id -u)" ] || { echo "$dir belongs to another account" >&2; exit 96; }
-	exec 9<"$dir"
-	flock -w 30 9 || exit 93
-	[ /proc/self/fd/9 -ef "$dir" ] && break
-done
+name=$old$sum` + lockFolder + `
 new=$dir/.$name.agentworks-new
 for f in "$dir"/.*.agentworks-new "$dir"/"$old"*; do
 	[ -f "$f" ] && rm -f "$f"
@@ -115,6 +108,9 @@ func NewProgram(path, version string) (*Program, error) {
 
 // SHA256 is the program's digest in hex.
 func (p *Program) SHA256() string { return p.sum }
+
+// Size is its length in bytes.
+func (p *Program) Size() int64 { return p.size }
 
 // plan is how one call starts its half.
 type plan struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 
 	"agentworks-deploy/internal/provision"
 	"agentworks-deploy/internal/remote"
@@ -13,10 +14,11 @@ import (
 )
 
 // ProvisionArgs are the sha256 sums (hex) of the operator's programs: slotctl,
-// which is the body (a plan sends none), and this half itself.
+// which is the body (a plan sends none) or was Delivered, and this half itself.
 type ProvisionArgs struct {
-	Slotctl string `json:"slotctl"`
-	Half    string `json:"half"`
+	Slotctl   string `json:"slotctl"`
+	Half      string `json:"half"`
+	Delivered bool   `json:"delivered,omitempty"`
 }
 
 // slotctlLimit bounds the body: the program has a few MiB.
@@ -33,6 +35,9 @@ func runProvision(ctx context.Context, s *Session) ([]report.Row, error) {
 	}
 	// Until all of it is here the caller may still be lost: nothing is begun before.
 	slotctl, err := io.ReadAll(io.LimitReader(s.Body, slotctlLimit))
+	if args.Delivered && !s.Request.Plan {
+		slotctl, err = takeDelivered(SlotctlFile, args.Slotctl)
+	}
 	if err != nil {
 		return nil, report.Coded(report.ExitUnfinished, "receive slotctl: %w", err)
 	}
@@ -55,3 +60,23 @@ func openSelf() (io.ReadCloser, error) {
 	}
 	return f, nil
 }
+
+// takeDelivered reads a file that launchScript put into root's folder, and
+// removes it; the folder goes with its last file.
+func takeDelivered(name, sum string) ([]byte, error) {
+	if !hexSum.MatchString(sum) {
+		return nil, fmt.Errorf("%q is no sha256", sum)
+	}
+	file := DeliveredFile(name, sum)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file); err != nil {
+		return nil, err
+	}
+	_ = os.Remove(UploadFolder) // refused while it holds anything
+	return data, nil
+}
+
+var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)

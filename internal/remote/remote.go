@@ -6,6 +6,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 )
@@ -43,8 +44,26 @@ type Channel interface {
 
 // Narrow is what a channel also implements that has no streams: standard input
 // goes ahead as a whole and ends, and standard output is cut after a number of
-// bytes. Answers come packed, and in pages where they do not fit.
-type Narrow interface{ OutputLimit() int }
+// bytes. Answers come packed, and in pages where they do not fit. InputLimit is
+// how many bytes of standard input fit beside the words argv.
+type Narrow interface {
+	OutputLimit() int
+	InputLimit(argv []string) int
+}
+
+// Depot is what a channel also implements that can lay a file down where the
+// host can fetch it. Put returns an address that reads it for a while, and what
+// takes it away again. Without a place to lay files down it answers ErrNoDepot.
+type Depot interface {
+	Put(ctx context.Context, name string, file io.ReadSeeker, size int64) (url string, remove func(context.Context) error, err error)
+}
+
+// Lookup is what a channel also implements that looks its machine up by a name.
+// Found says what that led to, once it has; "" where nothing was looked up.
+type Lookup interface{ Found() string }
+
+// ErrNoDepot says that the host file names no place for files.
+var ErrNoDepot = errors.New("channels.admin.ssm.bucket is not set")
 
 // Distant is what a channel also implements whose far end may not notice that
 // the connection was cut: after Patience without a byte it counts as cut.

@@ -44,11 +44,40 @@ func newSSM(way hosts.SSMChannel, account string) *ssmChannel {
 // OutputLimit makes the channel Narrow.
 func (c *ssmChannel) OutputLimit() int { return ssmStdout - len(ssmCutSuffix) }
 
+// InputLimit is what fits into a request beside argv; the input goes as base64.
+func (c *ssmChannel) InputLimit(argv []string) int {
+	script, err := ssmCommand(Cmd{Argv: c.words(argv)})
+	if err != nil {
+		return 0
+	}
+	return (ssmScript - len(script)) / 4 * 3
+}
+
+// words are argv, as the account that the channel is for (case B55).
+func (c *ssmChannel) words(argv []string) []string {
+	if c.account == "root" {
+		return argv
+	}
+	return append(asAccount(c.account), argv...)
+}
+
 func (c *ssmChannel) String() string {
 	if c.instance != "" {
 		return "ssm " + c.instance + " as " + c.account
 	}
 	return hosts.Channel{SSM: &c.way}.String() + " as " + c.account
+}
+
+// Found makes the channel a Lookup.
+func (c *ssmChannel) Found() string {
+	i := c.way.Instance
+	switch {
+	case c.instance == "" || i.ID != "":
+		return ""
+	case i.Stack != "":
+		return fmt.Sprintf("%s: output %s of stack %s in %s", c.instance, i.Output, i.Stack, c.way.Region)
+	}
+	return fmt.Sprintf("%s: tag %s in %s", c.instance, i.Tag, c.way.Region)
 }
 
 func (c *ssmChannel) Close() error { return nil }
@@ -69,9 +98,7 @@ func (c *ssmChannel) find(ctx context.Context) error {
 
 // Run runs c on the instance. Its standard input is read to its end first.
 func (c *ssmChannel) Run(ctx context.Context, cmd Cmd) (int, error) {
-	if c.account != "root" {
-		cmd.Argv = append(asAccount(c.account), cmd.Argv...)
-	}
+	cmd.Argv = c.words(cmd.Argv)
 	script, err := ssmCommand(cmd)
 	if err != nil {
 		return 0, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,8 @@ const (
 type ssmService struct {
 	api    *ssm.Client
 	stacks *cloudformation.Client
+	config aws.Config
+	http   *http.Client // for S3
 	way    hosts.SSMChannel
 	// patience with a command; values so that tests need not wait
 	execution, firstPoll, lastPoll, heartbeat, appears time.Duration
@@ -65,7 +68,7 @@ func connectSSM(ctx context.Context, way hosts.SSMChannel) (*ssmService, error) 
 		return nil, report.Coded(report.ExitUsage, "no AWS region: set channels.admin.ssm.region")
 	}
 	return &ssmService{
-		api: ssm.NewFromConfig(cfg), stacks: cloudformation.NewFromConfig(cfg), way: way,
+		api: ssm.NewFromConfig(cfg), stacks: cloudformation.NewFromConfig(cfg), config: cfg, http: &http.Client{Timeout: 15 * time.Minute}, way: way,
 		execution: ssmExecution, firstPoll: ssmFirstPoll, lastPoll: ssmLastPoll, heartbeat: ssmHeartbeat, appears: ssmAppears,
 	}, nil
 }
