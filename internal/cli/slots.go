@@ -23,7 +23,7 @@ func (a *app) slots() *cobra.Command {
 holds what is root's; a user holds at most one slot. All three need the admin
 channel.`,
 		example: program + " slots assign lab u1\n" + program + " slots status lab\n" + program + " slots release lab u1",
-	}, a.slotsAssign(), a.slotsRelease(), a.slotsStatus())
+	}, a.slotsAssign(), a.slotsRelease(), a.slotsStatus(), a.slotsRebuild())
 }
 
 func (a *app) slotsAssign() *cobra.Command {
@@ -53,7 +53,9 @@ without --adopt.`,
 				return 0, report.Coded(report.ExitUsage, "the slot's name is empty")
 			}
 		}
-		return a.changeSlots(ctx, words[0], "slots assign", (*fleet.Fleet).AssignSlot, args, plan)
+		return a.changeSlots(ctx, words[0], "slots assign", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
+			return f.AssignSlot(ctx, host, args, plan)
+		})
 	})
 	cmd.Flags().BoolVar(&args.Adopt, "adopt", false, "take the slot with what somebody else left in it")
 	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
@@ -79,16 +81,43 @@ not clean.`,
 		example: program + " slots release rts aa73da63e26b40a1",
 		args:    cobra.ExactArgs(2),
 	}, func(ctx context.Context, words []string) (int, error) {
-		return a.changeSlots(ctx, words[0], "slots release", (*fleet.Fleet).ReleaseSlot, onhost.SlotsArgs{User: words[1]}, plan)
+		return a.changeSlots(ctx, words[0], "slots release", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
+			return f.ReleaseSlot(ctx, host, onhost.SlotsArgs{User: words[1]}, plan)
+		})
 	})
 	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
 	return cmd
 }
 
-// slotVerb is AssignSlot or ReleaseSlot.
-type slotVerb func(*fleet.Fleet, context.Context, *hosts.Host, onhost.SlotsArgs, bool) (onhost.Envelope, error)
+func (a *app) slotsRebuild() *cobra.Command {
+	var plan bool
+	cmd := a.command(doc{
+		use:   "rebuild <host>",
+		short: "Write a slot table that nobody can read anew, from the users' trees",
+		long: `Where the slot table is gone or no program can read it, write it anew: whose tree
+has a slot's group holds that slot. The old text is kept beside it. A table that
+can be read stays as it is; where two trees have one slot's group, nothing is
+written.`,
+		codes: `  0    the table can be read
+  1    the trees do not say who holds what, or the host is not provisioned
+  2    wrong words: flag, host file, unknown host, not root
+  3    the host could not be reached or the work could not be finished
+  4    another run holds the lock
+  130  interrupted
+`,
+		example: program + " slots rebuild rts --plan",
+		args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, words []string) (int, error) {
+		return a.changeSlots(ctx, words[0], "slots rebuild", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
+			return f.RebuildSlots(ctx, host, plan)
+		})
+	})
+	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
+	return cmd
+}
 
-func (a *app) changeSlots(ctx context.Context, host, name string, verb slotVerb, args onhost.SlotsArgs, plan bool) (int, error) {
+// changeSlots runs one verb and prints what it did.
+func (a *app) changeSlots(ctx context.Context, host, name string, verb func(*fleet.Fleet, *hosts.Host) (onhost.Envelope, error)) (int, error) {
 	loaded, err := a.host(host)
 	if err != nil {
 		return 0, err
@@ -99,7 +128,7 @@ func (a *app) changeSlots(ctx context.Context, host, name string, verb slotVerb,
 	if err != nil {
 		return 0, err
 	}
-	e, err := verb(f, ctx, &loaded.Host, args, plan)
+	e, err := verb(f, &loaded.Host)
 	progress.Close()
 	var bad error
 	if len(e.Rows) > 0 {

@@ -20,6 +20,12 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, host *hosts.Host, args onhost.S
 	return f.changeSlots(ctx, host, "slots-release", args, plan)
 }
 
+// RebuildSlots writes the table anew from the users' trees where no program can
+// read it.
+func (f *Fleet) RebuildSlots(ctx context.Context, host *hosts.Host, plan bool) (onhost.Envelope, error) {
+	return f.call(ctx, host, call{verb: "slots-rebuild", plan: plan})
+}
+
 func (f *Fleet) changeSlots(ctx context.Context, host *hosts.Host, verb string, args onhost.SlotsArgs, plan bool) (onhost.Envelope, error) {
 	if err := args.Check(host); err != nil {
 		return onhost.Envelope{}, err

@@ -20,14 +20,17 @@ import (
 // role and the upload, the host's to run them.
 func Verbs() map[string]Verb {
 	return map[string]Verb{
+		"admission":     verbAdmission(),
 		"deploy":        verbDeploy(),
 		"deploy-plan":   verbDeployPlan(),
+		"go-live":       verbGoLive(),
 		"provision":     verbProvision(),
 		"sandbox-run":   verbSandboxRun(),
 		"slotcheck":     verbSlotcheck(),
 		"slots-assign":  verbSlotsAssign(),
 		"slots-release": verbSlotsRelease(),
 		"slots-status":  verbSlotsStatus(),
+		"slots-rebuild": verbSlotsRebuild(),
 	}
 }
 

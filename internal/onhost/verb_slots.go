@@ -39,6 +39,15 @@ func verbSlotsRelease() Verb {
 	return Verb{Role: remote.Admin, Lock: true, LockWait: slotsWait, Run: changeSlots(slottable.Release)}
 }
 
+// verbSlotsRebuild takes no arguments.
+func verbSlotsRebuild() Verb {
+	return Verb{Role: remote.Admin, Lock: true, LockWait: slotsWait, Run: func(ctx context.Context, s *Session) ([]report.Row, error) {
+		req := slottable.On(&s.Request.Host)
+		req.Plan = s.Request.Plan
+		return slottable.Rebuild(ctx, slottable.ThisHost(), req)
+	}}
+}
+
 func verbSlotsStatus() Verb {
 	return Verb{Role: remote.Admin, Run: func(ctx context.Context, s *Session) ([]report.Row, error) {
 		status, rows, err := slottable.Show(ctx, slottable.ThisHost(), slottable.On(&s.Request.Host))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
 
 	"agentworks-deploy/internal/report"
@@ -28,7 +29,7 @@ func (a *audit) loadTable() []report.Row {
 	var st unix.Stat_t
 	if err := unix.Lstat(file, &st); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			wrong("read", file+" does not exist", a.provisionFix())
+			wrong("read", file+" does not exist", a.absentFix())
 		} else {
 			wrong("read", fmt.Sprintf("%s cannot be looked at: %v", file, err), a.provisionFix())
 		}
@@ -67,10 +68,24 @@ func (a *audit) loadTable() []report.Row {
 	return rows
 }
 
-// tableFix is for a table whose content no program understands. Only a person
-// can say who holds which slot.
-func (a *audit) tableFix() *report.Fix {
-	return noFix(report.OnHost, "put back a table that says who holds which slot; the group of each folder in "+a.layout.Users()+" says which slot its user held")
+// tableFix writes a table that no program understands anew from the users'
+// trees, which say who holds what.
+func (a *audit) tableFix() *report.Fix { return a.operatorFix("slots", "rebuild") }
+
+// absentFix is the same where somebody held a slot. Provisioning makes an empty
+// table, which would take it away.
+func (a *audit) absentFix() *report.Fix {
+	groups := a.slotGroups()
+	entries, err := os.ReadDir(a.layout.Users())
+	if err != nil {
+		return a.provisionFix()
+	}
+	for _, e := range entries {
+		if acc, err := readAccess(a.layout.UserTree(e.Name())); err == nil && groups[acc.GID] != "" {
+			return a.tableFix()
+		}
+	}
+	return a.provisionFix()
 }
 
 func (a *audit) userName(uid uint32) string {

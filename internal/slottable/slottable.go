@@ -104,13 +104,23 @@ type ids struct{ uid, gid int }
 // not. Only a run that changes something takes the lock and removes leftovers.
 func begin(ctx context.Context, sys System, req Request, verb string) (*run, error) {
 	r := &run{Request: req, sys: sys}
-	if err := r.open(ctx, verb); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = r.notProvisioned(err)
-		}
-		return r, err
+	err := r.open(ctx, verb)
+	if err == nil {
+		err = r.load()
 	}
-	return r, nil
+	if errors.Is(err, fs.ErrNotExist) {
+		err = r.notProvisioned(err)
+	}
+	return r, err
+}
+
+// load reads the table and the note beside it.
+func (r *run) load() (err error) {
+	if r.table, err = readTable(r.etc, r.tableName(), r.Prefix); err != nil {
+		return err
+	}
+	r.history, err = readHistory(r.etc, r.historyName())
+	return err
 }
 
 func (r *run) open(ctx context.Context, verb string) (err error) {
@@ -151,11 +161,7 @@ func (r *run) open(ctx context.Context, verb string) (err error) {
 			return report.Coded(report.ExitState, "%w", err)
 		}
 	}
-	if r.table, err = readTable(r.etc, r.tableName(), r.Prefix); err != nil {
-		return err
-	}
-	r.history, err = readHistory(r.etc, r.historyName())
-	return err
+	return nil
 }
 
 func (r *run) close() error {
