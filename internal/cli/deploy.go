@@ -62,12 +62,13 @@ its default release is the sample release beside this program.`,
 		}
 		done, err := f.Deploy(ctx, host, ask)
 		progress.Close()
-		return a.deployed(host, done, err)
+		return a.deployed(host, done, ask.Strict, err)
 	})
 	f := cmd.Flags()
 	f.StringVar(&ask.Release, "release", "", "folder with the release, or a tar of it, plain or gzip (a lab's default: the sample release)")
 	f.BoolVar(&ask.Plan, "plan", false, "say what would be done and change nothing")
 	f.BoolVar(&ask.Provision, "provision", false, "provision the host first, over its admin channel (a lab's default)")
+	f.BoolVar(&ask.Strict, "strict", false, "a WARN of the self-test or of the secrets' admission fails as well")
 	return cmd
 }
 
@@ -76,7 +77,7 @@ func isLab(h *hosts.Host) bool { return h.Channels.Admin.Lab != nil && h.Channel
 
 // deployed prints what came of a deploy: its steps, the self-test, and where
 // something failed what it failed to prove.
-func (a *app) deployed(host *hosts.Host, done fleet.Deployed, err error) (int, error) {
+func (a *app) deployed(host *hosts.Host, done fleet.Deployed, strict bool, err error) (int, error) {
 	var bad error
 	if len(done.Provision) > 0 {
 		bad = report.WriteSteps(a.stdout, "provision", done.Provision, a.style())
@@ -87,7 +88,7 @@ func (a *app) deployed(host *hosts.Host, done fleet.Deployed, err error) (int, e
 	if len(done.SelfTest) == 0 {
 		return done.Exit, errors.Join(err, bad)
 	}
-	proof := report.New(host.Name, "basic", done.Release, done.SelfTest, false)
+	proof := report.New(host.Name, "basic", done.Release, done.SelfTest, strict)
 	bad = errors.Join(bad, proof.Write(a.stdout, report.Formats()[0], a.style()))
 	if err == nil && proof.Exit != report.ExitOK {
 		err = report.Coded(done.Exit, "release %s is live on %s and its services are healthy, but the self-test did not pass; nothing was rolled back", done.Release, host.Name)

@@ -76,9 +76,11 @@ func (a *app) hostsShow() *cobra.Command {
 
 func (a *app) hostsValidate() *cobra.Command {
 	return a.command(doc{
-		use:     "validate [host…]",
-		short:   "Check host files: all of them, or those that are named",
-		long:    "Check host files and say every fault with file, line and key. The environment and --set count, as they do for a verb.",
+		use:   "validate [host…]",
+		short: "Check host files: all of them, or those that are named",
+		long: `Check host files and say every fault with file, line and key: what no verb would
+take, and what forbids a host to go live as far as its file tells (docs/admission.md).
+The environment and --set count, as they do for a verb.`,
 		example: program + " hosts validate",
 	}, func(_ context.Context, args []string) (int, error) {
 		names := args
@@ -96,7 +98,11 @@ func (a *app) hostsValidate() *cobra.Command {
 		}
 		var faults []error
 		for _, name := range names {
-			if _, err := a.host(name); err != nil {
+			l, err := a.host(name)
+			if err == nil {
+				err = l.Admit()
+			}
+			if err != nil {
 				faults = append(faults, err)
 				continue
 			}

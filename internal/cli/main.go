@@ -119,6 +119,7 @@ func (a *app) root() *cobra.Command {
 		a.slots(),
 		a.slotcheck(),
 		a.deploy(),
+		a.admission(),
 		a.sandbox(),
 		a.labInitVerb(),
 		a.version(),

@@ -17,7 +17,7 @@ func (a *app) fleet(log io.Writer) (*fleet.Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet.Fleet{Program: program, Log: log}
+	f := &fleet.Fleet{Program: program, Log: log, Getenv: a.getenv}
 	a.closers = append(a.closers, f.Close)
 	return f, nil
 }

@@ -23,6 +23,7 @@ type Deploy struct {
 	Programs  string // the folder with the runtime programs
 	Plan      bool
 	Provision bool // provision the host first, over its admin channel
+	Strict    bool // a WARN of the self-test or of the secrets' admission fails as well
 }
 
 // Deployed is what came of it. The rows are true also beside an error.
@@ -30,7 +31,7 @@ type Deployed struct {
 	Release   string
 	Provision []report.Row
 	Steps     []report.Row
-	SelfTest  []report.Row // empty where the deploy did not come so far
+	SelfTest  []report.Row // with the secrets' admission; empty where the deploy did not come so far
 	Exit      int
 }
 
@@ -60,6 +61,10 @@ func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deploye
 		return p.done, err
 	}
 	_, err = p.call(ctx, call{verb: "deploy"}, answer.Missing)
+	if err == nil && len(p.done.SelfTest) > 0 {
+		p.done.SelfTest = append(p.done.SelfTest, f.admissionSection(ctx, host)...)
+		p.done.Exit = max(p.done.Exit, report.Verdict(p.done.SelfTest, d.Strict))
+	}
 	return p.done, err
 }
 
@@ -70,6 +75,7 @@ type pushed struct {
 	ask  Deploy
 	done Deployed
 
+	dir      string // the release's folder
 	unpacked string // a folder of ours to be removed
 	tree     *release.Tree
 	m        *release.Manifest
@@ -87,9 +93,9 @@ func (p *pushed) close() {
 
 // load reads the release; everything wrong with it is the caller's word (2).
 func (p *pushed) load(ctx context.Context) error {
-	dir, err := p.folder(ctx)
-	if err == nil {
-		p.tree, err = release.ReadTree(ctx, dir)
+	var err error
+	if p.dir, err = p.folder(ctx); err == nil {
+		p.tree, err = release.ReadTree(ctx, p.dir)
 	}
 	if err != nil {
 		return wrongRelease(ctx, err)

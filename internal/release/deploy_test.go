@@ -56,11 +56,12 @@ func (s *site) make() *Deploy {
 	health.Deadline = 200 * time.Millisecond
 	return &Deploy{
 		Store: s.store, Manager: s.manager, Health: health, Log: &s.log,
-		Preflight: &Preflight{Host: h, Store: s.store, Manager: &units.Manager{Systemctl: s.manager.Systemctl, UID: 70001}, Linger: linger},
-		Steps:     &Steps{Log: &s.log, Every: time.Second},
-		Arch:      "amd64",
-		Glibc:     func() (string, error) { return "2.36", nil },
-		SelfTest:  func(context.Context) ([]report.Row, error) { return s.tested() },
+		Preflight: &Preflight{Host: h, Store: s.store, Manager: &units.Manager{Systemctl: s.manager.Systemctl, UID: 70001}, Linger: linger,
+			Admit: func(context.Context) []report.Row { return nil }},
+		Steps:    &Steps{Log: &s.log, Every: time.Second},
+		Arch:     "amd64",
+		Glibc:    func() (string, error) { return "2.36", nil },
+		SelfTest: func(context.Context) ([]report.Row, error) { return s.tested() },
 	}
 }
 

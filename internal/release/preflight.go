@@ -29,15 +29,18 @@ type Preflight struct {
 	Getent  accounts.Getent
 	Sudo    string // /usr/bin/sudo
 	Linger  string // the folder of lingering accounts, /var/lib/systemd/linger
+	// Admit gives the reasons why the host may not go live, and warnings.
+	Admit func(ctx context.Context) []report.Row
 }
 
 // sudoDeadline ends a sudo that waits for somebody (case B18).
 const sudoDeadline = 10 * time.Second
 
-// Check answers with a FAIL for each thing that is missing, or one OK row. What
+// Check answers with a FAIL for each thing that is missing or forbids the host to
+// go live, or one OK row. What
 // provisioning makes is fixed by provisioning; unit files are the platform's.
 func (p *Preflight) Check(ctx context.Context) ([]report.Row, error) {
-	var rows []report.Row
+	rows := p.Admit(ctx)
 	fail := func(fix *report.Fix, format string, args ...any) {
 		rows = append(rows, report.Row{State: report.Fail, Check: "preflight", Detail: fmt.Sprintf(format, args...), Fix: fix})
 	}
@@ -70,7 +73,7 @@ func (p *Preflight) Check(ctx context.Context) ([]report.Row, error) {
 	if info, err := os.Lstat(p.Store.Layout.Current()); err == nil && info.Mode()&fs.ModeSymlink == 0 {
 		fail(&report.Fix{Where: report.OnHost, Note: "look at what it holds and move it away"}, "%s is a %s and not a link to a release", p.Store.Layout.Current(), kindName(info.Mode()))
 	}
-	if len(rows) == 0 {
+	if report.Count(rows).Failed == 0 {
 		rows = append(rows, report.Row{State: report.OK, Check: "preflight", Detail: "the host is provisioned, its services' units are there"})
 	}
 	return rows, nil

@@ -53,6 +53,23 @@ func (r Report) writeTable(w io.Writer, style Style) error {
 	return style.print(w, out.String())
 }
 
+// WriteNotes prints rows that are all notes, one line each, WARN before INFO,
+// and a last line that counts them.
+func WriteNotes(w io.Writer, title string, rows []Row, style Style) error {
+	var out strings.Builder
+	n := map[State]int{}
+	for _, state := range []State{Fail, Error, Warn, Info} {
+		for _, row := range rows {
+			if row.State == state {
+				n[state]++
+				fmt.Fprintln(&out, row.note())
+			}
+		}
+	}
+	fmt.Fprintf(&out, "%s: %s, %s\n", title, count(n[Warn], "warning"), count(n[Info], "note"))
+	return style.print(w, out.String())
+}
+
 // causes names each cause that several slots fail for, once (case B65).
 func (r Report) causes() []string {
 	var order []string

@@ -152,6 +152,8 @@ func TestWrongWords(t *testing.T) {
 func TestASlotctlThatHangsIsNoVerdict(t *testing.T) {
 	l := labtest.New(t, labtest.Reference())
 	o := operator{Lab: l, bin: labtest.Binaries(t), hosts: "../../hosts", host: "lab"}
+	// No slot is assigned here, so nobody may have an account either.
+	o.sh(t, `echo '{"users":[]}' >/srv/vs/data/docs/config/users.json`)
 	o.must(t, "deploy", "lab", "--provision")
 	o.sh(t, wrapSlotctl(`exec sleep 1000`))
 	r := o.audit(t)

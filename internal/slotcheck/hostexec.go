@@ -1,12 +1,8 @@
 package slotcheck
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,6 +10,7 @@ import (
 	"strings"
 
 	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/platform"
 	"agentworks-deploy/internal/report"
 )
 
@@ -37,7 +34,7 @@ func checkHostExec(ctx context.Context, a *audit, _ subject) []report.Row {
 			rows = append(rows, a.stranger(p, live)...)
 		}
 	}
-	found, err := retired(ctx, live, a.ask.Host.Retired)
+	found, err := platform.Retired(ctx, live, a.ask.Host.Retired)
 	switch {
 	case err != nil:
 		rows = append(rows, unknown(fmt.Sprintf("search %s for retired tools: %v", filepath.Base(live), err))...)
@@ -105,72 +102,4 @@ func (a *audit) stranger(p accounts.Process, live string) []report.Row {
 	}
 	return fail(fmt.Sprintf("%s (pid %d, started by %s) runs %s as the service account", path.Base(exe), p.PID, parent, text),
 		noFix(report.OnHost, fmt.Sprintf("find out what starts it before ending pid %d; a script that may run so belongs into host_programs", p.PID)))
-}
-
-// retired gives those of tools whose name stands in a file of the release, in
-// its path or its bytes.
-func retired(ctx context.Context, release string, tools []string) ([]string, error) {
-	if len(tools) == 0 {
-		return nil, nil
-	}
-	missing := map[string]bool{}
-	for _, t := range tools {
-		missing[t] = true
-	}
-	err := filepath.WalkDir(release, func(file string, d fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return err
-		}
-		for t := range missing {
-			if strings.Contains(d.Name(), t) {
-				delete(missing, t)
-			}
-		}
-		if len(missing) == 0 {
-			return fs.SkipAll
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		return mentions(file, missing)
-	})
-	var found []string
-	for _, t := range tools {
-		if !missing[t] {
-			found = append(found, t)
-		}
-	}
-	return found, err
-}
-
-// mentions takes out of missing what file's bytes hold. It reads in pieces that
-// overlap by the longest name.
-func mentions(file string, missing map[string]bool) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	overlap := 0
-	for t := range missing {
-		overlap = max(overlap, len(t)-1)
-	}
-	buf := make([]byte, overlap+1<<20)
-	kept := 0
-	for {
-		n, err := io.ReadFull(f, buf[kept:])
-		piece := buf[:kept+n]
-		for t := range missing {
-			if bytes.Contains(piece, []byte(t)) {
-				delete(missing, t)
-			}
-		}
-		if err != nil {
-			if err == io.EOF || err == io.ErrUnexpectedEOF {
-				return nil
-			}
-			return err
-		}
-		kept = copy(buf, piece[len(piece)-overlap:])
-	}
 }

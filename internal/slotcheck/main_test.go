@@ -33,9 +33,10 @@ func reference(t testing.TB) operator {
 	t.Helper()
 	o := operator{Lab: labtest.Shared(t, labtest.Reference()), bin: labtest.Binaries(t), hosts: "../../hosts", host: "lab"}
 	prepared.Do(func() {
-		o.must(t, "deploy", "lab", "--provision")
+		o.must(t, "provision", "lab")
 		o.must(t, "slots", "assign", "lab", "u1", "slot01")
 		o.must(t, "slots", "assign", "lab", "u2", "slot02")
+		o.must(t, "deploy", "lab")
 	})
 	return o
 }

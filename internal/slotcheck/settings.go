@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/sandbox/slots"
 	"agentworks-deploy/internal/units"
 )
 
@@ -18,11 +19,11 @@ type Settings map[string]string
 
 // The names of the settings; see "Environment names" in docs/formats.md.
 const (
-	keySlots       = "AGENTWORKS_SLOTS"
-	keyPrefix      = "AGENTWORKS_SLOT_PREFIX"
+	keySlots       = slots.EnvMode
+	keyPrefix      = slots.EnvPrefix
 	keySlotctl     = "AGENTWORKS_SLOTCTL"
 	keyConfig      = "AGENTWORKS_SLOTCTL_CONFIG"
-	keyTable       = "AGENTWORKS_SLOTS_FILE"
+	keyTable       = slots.EnvTable
 	keyProfile     = "AGENT_BROWSER_SHARED_PROFILE"
 	keyProfileRoot = "AGENT_BROWSER_PROFILE_ROOT"
 	keySystemPaths = "SANDBOX_EXTRA_SYSTEM_PATHS"

@@ -2,67 +2,21 @@ package slotcheck
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
+	"agentworks-deploy/internal/platform"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/slots"
 )
-
-// maxUsersFile bounds what is read of users.json.
-const maxUsersFile = 16 << 20
-
-// parseUsers gives the ids of the enabled accounts in a users.json. Disabled
-// ones and those without an id run no commands (case V-01).
-func parseUsers(data []byte) ([]string, error) {
-	var doc struct {
-		Users []struct {
-			ID       string `json:"id"`
-			Disabled bool   `json:"disabled"`
-		} `json:"users"`
-	}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		// The decoder's text may quote the file, so only the place is told.
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return nil, fmt.Errorf("not JSON at byte %d", syntax.Offset)
-		}
-		return nil, errors.New("not the expected JSON")
-	}
-	var ids []string
-	for _, u := range doc.Users {
-		if u.ID != "" && !u.Disabled {
-			ids = append(ids, u.ID)
-		}
-	}
-	return ids, nil
-}
-
-// enabledUsers reads users.json; fs.ErrNotExist where there is none.
-func (a *audit) enabledUsers() ([]string, error) {
-	f, err := os.Open(a.layout.UsersFile())
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxUsersFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxUsersFile {
-		return nil, fmt.Errorf("longer than %d bytes", maxUsersFile)
-	}
-	return parseUsers(data)
-}
 
 // checkAccountsWithoutSlot counts people who share the service account (case
 // V-01). It tells counts only.
 func checkAccountsWithoutSlot(_ context.Context, a *audit, _ subject) []report.Row {
 	file := "<docs>/config/users.json"
-	ids, err := a.enabledUsers()
+	ids, err := platform.EnabledUsers(a.layout.UsersFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return skip("there is no " + file)
 	}

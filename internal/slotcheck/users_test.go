@@ -54,18 +54,3 @@ func TestV01AccountsWithoutSlot(t *testing.T) {
 		})
 	}
 }
-
-func FuzzParseUsers(f *testing.F) {
-	f.Add([]byte(`{"users":[{"id":"u1","disabled":true},{"id":"u2"}]}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, err := parseUsers(data)
-		if err != nil && (ids != nil || strings.ContainsAny(err.Error(), "\n\"")) {
-			t.Fatalf("%q: %v, %v", data, ids, err)
-		}
-		for _, id := range ids {
-			if id == "" {
-				t.Fatalf("%q: an empty id", data)
-			}
-		}
-	})
-}

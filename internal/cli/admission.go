@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"agentworks-deploy/internal/report"
+)
+
+func (a *app) admission() *cobra.Command {
+	return a.group(doc{
+		use:     "admission",
+		short:   "Say which secrets do not exist or are not granted, by name",
+		example: program + " admission scan rts",
+	}, a.admissionScan())
+}
+
+func (a *app) admissionScan() *cobra.Command {
+	var o audit
+	cmd := a.command(doc{
+		use:   "scan <host>",
+		short: "Hold the secrets that manifests select against where they can exist",
+		long: `Read the manifests and stores of a host, ask Vault and the gateway, and warn for
+each selected secret that exists nowhere or that the Platform group was not
+granted. Only names are looked at: no value is read from Vault, and none is printed.
+What could not be checked is said, and is no verdict. See docs/admission.md.`,
+		codes: `  0    the scan ran; warnings change that only with --strict
+  1    there are warnings, with --strict
+  2    wrong words: flag, host file, unknown host
+  3    the scan itself could not run
+  130  interrupted
+`,
+		example: program + " admission scan rts\n" + program + " admission scan rts --strict --format json",
+		args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) (int, error) {
+		if o.format != "table" && o.format != "json" {
+			return 0, report.Coded(report.ExitUsage, "%q is no format: table, json", o.format)
+		}
+		loaded, err := a.host(args[0])
+		if err != nil {
+			return 0, err
+		}
+		progress := a.progress()
+		defer progress.Close()
+		f, err := a.fleet(progress)
+		if err != nil {
+			return 0, err
+		}
+		r, err := f.Admission(ctx, &loaded.Host, o.strict)
+		progress.Close()
+		switch {
+		case err != nil && len(r.Rows) == 0:
+			return r.Exit, err
+		case o.quiet && r.Exit == report.ExitOK:
+			return r.Exit, err
+		case o.format == "json":
+			return r.Exit, errors.Join(err, r.Write(a.stdout, o.format, a.style()))
+		}
+		return r.Exit, errors.Join(err, report.WriteNotes(a.stdout, "secret admission", r.Rows, a.style()))
+	})
+	cmd.Flags().StringVar(&o.format, "format", "table", "form of the answer: table, json")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "a WARN fails as well")
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing when all is right")
+	return cmd
+}

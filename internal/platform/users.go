@@ -1,0 +1,59 @@
+// Package platform reads what the platform itself says on a host: who its
+// accounts are, and whether a release still holds a tool that was retired. It
+// reads, changes nothing, and imports nothing else of this project.
+package platform
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// maxUsersFile bounds what is read of users.json.
+const maxUsersFile = 16 << 20
+
+// EnabledUsers gives the ids of the enabled accounts in users.json at file;
+// fs.ErrNotExist where there is none. Its errors hold nothing of the content.
+func EnabledUsers(file string) ([]string, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would wait for a writer
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxUsersFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxUsersFile {
+		return nil, fmt.Errorf("longer than %d bytes", maxUsersFile)
+	}
+	return parseUsers(data)
+}
+
+// parseUsers gives the ids of the enabled accounts in a users.json. Disabled
+// ones and those without an id run no commands (case V-01).
+func parseUsers(data []byte) ([]string, error) {
+	var doc struct {
+		Users []struct {
+			ID       string `json:"id"`
+			Disabled bool   `json:"disabled"`
+		} `json:"users"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		// The decoder's text may quote the file, so only the place is told.
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return nil, fmt.Errorf("not JSON at byte %d", syntax.Offset)
+		}
+		return nil, errors.New("not the expected JSON")
+	}
+	var ids []string
+	for _, u := range doc.Users {
+		if u.ID != "" && !u.Disabled {
+			ids = append(ids, u.ID)
+		}
+	}
+	return ids, nil
+}
