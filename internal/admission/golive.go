@@ -85,8 +85,11 @@ func (s *Site) envFile() []hosts.Assignment {
 	const mend = "put each of env.required exactly once into .env, which the service account alone may read"
 	name := s.layout.EnvFile()
 	if open, err := openToOthers(name, s.GID); err == nil && open != "" {
-		s.rows = append(s.rows, report.Row{State: report.Fail, Check: goLive, Detail: fmt.Sprintf("%s is open to %s", name, open),
-			Fix: &report.Fix{Where: report.OnHost, Argv: []string{"setfacl", "-b", "-m", "u::rw-,g::---,o::---", name}}})
+		shut := []string{"chmod", "0600", name}
+		if strings.Contains(open, "ACL") {
+			shut = []string{"setfacl", "-b", "-m", "u::rw-,g::---,o::---", name}
+		}
+		s.rows = append(s.rows, report.Row{State: report.Fail, Check: goLive, Detail: fmt.Sprintf("%s is open to %s", name, open), Fix: &report.Fix{Where: report.OnHost, Argv: shut}})
 	}
 	data, err := readSmall(name, maxEnvFile)
 	if errors.Is(err, fs.ErrNotExist) {
