@@ -15,10 +15,11 @@ import (
 func BenchmarkFiftySlots(b *testing.B) {
 	l := labtest.New(b, labtest.Reference())
 	o := operator{Lab: l, bin: labtest.Binaries(b), hosts: "../../hosts", host: "lab"}
-	o.must(b, "--set", "slots.count=51", "deploy", "lab", "--provision")
+	o.must(b, "--set", "slots.count=51", "provision", "lab")
 	for n := 1; n <= 50; n++ {
 		o.must(b, "slots", "assign", "lab", fmt.Sprintf("u%d", n))
 	}
+	o.must(b, "--set", "slots.count=51", "deploy", "lab")
 	o.sh(b, `cd /srv/vs/data/docs/_users; for u in u*; do
 	mkdir -p $u/Chats/Work/projects/p $u/Chats/Code/projects/p; chown -R vs:$(stat -c %G $u) $u; chmod -R 2770 $u; done`)
 	audit := []string{"/srv/vs/current/bin/agentworks-deploy", "slotcheck", "--local", "--quiet", "--product", "vs", "--app", "/srv/vs"}

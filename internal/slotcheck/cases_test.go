@@ -154,6 +154,7 @@ func TestASlotctlThatHangsIsNoVerdict(t *testing.T) {
 	o := operator{Lab: l, bin: labtest.Binaries(t), hosts: "../../hosts", host: "lab"}
 	// No slot is assigned here, so nobody may have an account either.
 	o.sh(t, `echo '{"users":[]}' >/srv/vs/data/docs/config/users.json`)
+	o.sh(t, `printf '{"users":[]}' >/srv/vs/data/docs/config/users.json`)
 	o.must(t, "deploy", "lab", "--provision")
 	o.sh(t, wrapSlotctl(`exec sleep 1000`))
 	r := o.audit(t)

@@ -70,9 +70,9 @@ func (p product) operate(t *testing.T, l *labtest.Lab, dir string) operator {
 	o.sh(t, p.settle())
 	for _, args := range [][]string{
 		{"provision", p.name},
-		{"deploy", p.name, "--release", filepath.Join(o.bin, "sample-release")},
 		{"slots", "assign", p.name, "u1"},
 		{"slots", "assign", p.name, "u2"},
+		{"deploy", p.name, "--release", filepath.Join(o.bin, "sample-release")},
 	} {
 		cmd := exec.Command("/bin/sh", append([]string{"-c", `umask "$0"; exec "$@"`, p.umask, filepath.Join(o.bin, "agentworks-deploy"), "--hosts-dir", dir}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
