@@ -17,6 +17,9 @@ launcher=$release/bin/video-studio-landlock-runner
 # keep FILE...: content, owner, mode and ACL come back.
 keep() { tar --acls --xattrs --numeric-owner --no-recursion -cpPf kept.tar -- "$@"; }
 
+# keep_accounts: the account database comes back, with its tools' own copies.
+keep_accounts() { keep /etc/passwd /etc/passwd- /etc/shadow /etc/shadow- /etc/group /etc/group- /etc/gshadow /etc/gshadow-; }
+
 # keep_modes PATH...: owner, mode and ACL come back, what is in it stays.
 keep_modes() { getfacl -p -- "$@" >modes; }
 

@@ -2,6 +2,6 @@
 # rows: slot-account
 # level: basic
 broken() {
-	keep /etc/passwd /etc/shadow /etc/group /etc/gshadow
+	keep_accounts
 	userdel slot02 2>/dev/null || ! getent passwd slot02 # it leaves the group, in which the service is
 }

@@ -2,7 +2,7 @@
 # rows: service-groups
 # level: full
 broken() {
-	keep /etc/group /etc/gshadow
+	keep_accounts
 	gpasswd -d vs slot49 >/dev/null
 	user_manager restart
 	gpasswd -a vs slot49 >/dev/null
