@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/slots"
@@ -26,16 +27,18 @@ type denial struct {
 
 // aim is what a denial is tried on. Why says that there is nothing to try it on,
 // and is then the row's SKIP. Show is what a row calls it where the path says
-// too little. Undo, which may be nil, takes back what the aim or a leak made.
+// too little, file a second word for the script. Undo, which may be nil, takes
+// back what the aim or a leak made.
 type aim struct {
-	path, show, why string
-	undo            func()
+	path, file, show, why string
+	undo                  func()
 }
 
 // The scripts of denials. Cat and ls end with 1 and 2 when they are refused.
 const (
 	tryRead  = `cat -- "$1" >/dev/null`
 	tryList  = `ls -A -- "$1" >/dev/null`
+	tryTree  = `ls -A -- "$1" >/dev/null && exit 0; test -n "$2" && cat -- "$2" >/dev/null`
 	tryWrite = `: >"$1"`
 	// A folder that is there and empty is as good as a refused one.
 	tryFind = `test -n "$(ls -A -- "$1")"`
@@ -45,7 +48,7 @@ func denials() []denial {
 	return []denial{
 		{"deny-browser-profile", (*audit).cookie, tryRead},
 		{"deny-browser-profile-list", (*audit).profile, tryList},
-		{"deny-other-user", (*audit).otherUser, tryList},
+		{"deny-other-user", (*audit).otherUser, tryTree},
 		{"deny-app-env", there(func(a *audit) string { return a.layout.EnvFile() }), tryRead},
 		{"deny-app-state", there((*audit).stateRoot), tryList},
 		{"deny-list-users", there(func(a *audit) string { return a.layout.Users() }), tryList},
@@ -80,7 +83,7 @@ func (d denial) run(ctx context.Context, a *audit, s subject) []report.Row {
 	if at.show == "" {
 		at.show = a.shown(at.path)
 	}
-	return a.tryDenied(ctx, s, d.script, at, at.path)
+	return a.tryDenied(ctx, s, d.script, at, at.path, at.file)
 }
 
 // tryDenied runs script on words in the sandbox. The script's own words come
@@ -173,7 +176,7 @@ func (a *audit) cookie(s subject) (aim, error) {
 	return aim{path: found}, err
 }
 
-// otherUser is the tree of another user than the slot's.
+// otherUser is the tree of another user than the slot's, and a file in it.
 func (a *audit) otherUser(s subject) (aim, error) {
 	entries, err := os.ReadDir(a.layout.Users())
 	if err != nil && !gone(err) {
@@ -181,18 +184,39 @@ func (a *audit) otherUser(s subject) (aim, error) {
 	}
 	for _, e := range entries {
 		if e.IsDir() && e.Name() != s.User && slots.ValidUserID(e.Name()) {
-			return aim{path: a.layout.UserTree(e.Name())}, nil
+			tree := a.layout.UserTree(e.Name())
+			return aim{path: tree, file: anyFile(tree)}, nil
 		}
 	}
 	return aim{why: "there is no other user"}, nil
+}
+
+// anyFile is a regular file below dir that a request can name; empty where none
+// is found soon.
+func anyFile(dir string) string {
+	found, looked := "", 0
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if looked++; looked > 1000 {
+			return fs.SkipAll
+		}
+		if err == nil && d.Type().IsRegular() && utf8.ValidString(p) {
+			found = p
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found
 }
 
 // worldReadable is a file that only the launcher keeps a slot from: without it
 // the slot could read the file, no grant holds it, and it lies on no path that
 // is always readable.
 func (a *audit) worldReadable(s subject) (aim, error) {
-	for _, p := range []string{"/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/pacman/local/ALPM_DB_VERSION", "/var/lib/dbus/machine-id"} {
-		if a.mayRead(p, s) {
+	for _, p := range []string{
+		"/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/pacman/local/ALPM_DB_VERSION",
+		"/var/cache/debconf/config.dat", "/var/log/dpkg.log", "/var/log/lastlog", "/var/log/wtmp",
+	} {
+		if info, err := os.Lstat(p); err == nil && info.Mode().IsRegular() && a.mayRead(p, s) {
 			return aim{path: p}, nil
 		}
 	}
