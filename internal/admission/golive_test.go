@@ -3,7 +3,6 @@ package admission
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -221,7 +220,9 @@ func TestEnvFileOpenToOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := uint32(os.Getgid())
-	entry := func(tag safefs.ACLTag, id uint32, perm uint16) safefs.ACLEntry { return safefs.ACLEntry{Tag: tag, ID: id, Perm: perm} }
+	entry := func(tag safefs.ACLTag, id uint32, perm uint16) safefs.ACLEntry {
+		return safefs.ACLEntry{Tag: tag, ID: id, Perm: perm}
+	}
 	with := func(mask uint16, named safefs.ACLEntry) safefs.ACL {
 		return safefs.ACL{entry(safefs.ACLOwner, 0, 6), named, entry(safefs.ACLGroup, 0, 0), entry(safefs.ACLMask, 0, mask), entry(safefs.ACLOther, 0, 0)}
 	}
@@ -243,7 +244,7 @@ func TestEnvFileOpenToOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.acl != nil {
-			if err := unix.Setxattr(name, string(safefs.AccessACL), aclBytes(c.acl), 0); err != nil {
+			if err := unix.Setxattr(name, string(safefs.AccessACL), c.acl.Encode(), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -251,21 +252,6 @@ func TestEnvFileOpenToOthers(t *testing.T) {
 			t.Errorf("%o %v: %q, %v; want %q", c.mode, c.acl, got, err, c.want)
 		}
 	}
-}
-
-// aclBytes is the attribute's value, as in the kernel's posix_acl_xattr.h.
-func aclBytes(acl safefs.ACL) []byte {
-	b := binary.LittleEndian.AppendUint32(nil, 2)
-	for _, e := range acl {
-		id := e.ID
-		if e.Tag != safefs.ACLUser && e.Tag != safefs.ACLNamed {
-			id = 0xffffffff
-		}
-		b = binary.LittleEndian.AppendUint16(b, uint16(e.Tag))
-		b = binary.LittleEndian.AppendUint16(b, e.Perm)
-		b = binary.LittleEndian.AppendUint32(b, id)
-	}
-	return b
 }
 
 func TestSocketAddresses(t *testing.T) {

@@ -19,6 +19,7 @@ func hostRows() []check {
 		{"trees-closed", checkTreesClosed},
 		{"slot-hygiene", checkSlotHygiene},
 		{"accounts-without-slot", checkAccountsWithoutSlot},
+		{"env-required", checkEnvRequired},
 		{"host-exec", checkHostExec},
 		{"sandbox", checkSandbox},
 		{"live-release", checkLiveRelease},

@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
+	"agentworks-deploy/internal/sandbox/slots"
 )
 
 // Status says who holds what, and whether all is as it should be.
 type Status struct {
 	Table TableStatus  `json:"table"`
 	Slots []SlotStatus `json:"slots"`
+	// MaxCommands is how many commands of one slot slotctl lets run at once; 0
+	// where its allow-list cannot be read.
+	MaxCommands int `json:"max_commands"`
 }
 
 // TableStatus describes the file.
@@ -75,12 +81,30 @@ func Show(ctx context.Context, sys System, req Request) (st Status, rows []repor
 			free++
 		}
 	}
+	st.MaxCommands = r.showMaxCommands()
 	r.row(report.Info, "slots-free", "", "%d of %s free and clean", free, count(len(names), "slot", "slots"))
 	return st, r.rows, nil
 }
 
 func (r *run) fail(check, slot string, fix report.Fix, format string, args ...any) {
 	r.rows = append(r.rows, report.Row{State: report.Fail, Check: check, Slot: slot, Detail: fmt.Sprintf(format, args...), Fix: &fix})
+}
+
+// showMaxCommands tells the bound that slotctl keeps, from the file that slotctl
+// reads.
+func (r *run) showMaxCommands() int {
+	file := r.SlotctlConfig()
+	data, err := os.ReadFile(filepath.Join(r.sys.Root, file))
+	var config *slots.Config
+	if err == nil {
+		config, err = slots.ParseConfig(data)
+	}
+	if err != nil {
+		r.row(report.Warn, "max-commands", "", "not known: %v", err)
+		return 0
+	}
+	r.row(report.Info, "max-commands", "", "%d commands of one slot may run at once (%s)", config.MaxCommands, file)
+	return config.MaxCommands
 }
 
 // showTable holds the file against root:<product> 0640 and opens it as the

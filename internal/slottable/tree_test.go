@@ -300,8 +300,21 @@ func TestShow(t *testing.T) {
 	wantRow(t, rows, report.Pass, "slot-table", "readable by vs")
 	wantRow(t, rows, report.Warn, "slot", "free, not clean: 1 entry in state; u2 left it")
 	wantRow(t, rows, report.Info, "slots-free", "3 of 5 slots free and clean")
+	wantRow(t, rows, report.Warn, "max-commands", "not known")
 	if report.Verdict(rows, false) != report.ExitOK {
 		t.Error(rows)
+	}
+
+	s.dir("/usr", 0, 0, 0o755)
+	for _, d := range []string{"/usr/local", "/usr/local/libexec", "/usr/local/libexec/agentworks"} {
+		s.dir(d, 0, 0, 0o755)
+	}
+	s.file("/usr/local/libexec/agentworks/slotctl.json", `{"slot_prefix":"slot","slot_run_root":"/srv/vs/slots/run","slot_state_root":"/srv/vs/slots/state","max_commands":7}`, 0, 0, 0o644)
+	st, rows, err = Show(context.Background(), s.system(), On(s.host))
+	s.must(err)
+	wantRow(t, rows, report.Info, "max-commands", "7 commands of one slot may run at once")
+	if st.MaxCommands != 7 {
+		t.Errorf("max_commands %d", st.MaxCommands)
 	}
 
 	s.mode(s.root+tablePath, strangeID, 0, 0o604)
