@@ -66,7 +66,7 @@ func denialChecks() []check {
 	for _, d := range denials() {
 		checks = append(checks, check{d.name, d.run})
 	}
-	return checks
+	return append(checks, check{"deny-shadow", checkShadow})
 }
 
 func (d denial) run(ctx context.Context, a *audit, s subject) []report.Row {
@@ -104,12 +104,15 @@ func (a *audit) tryDenied(ctx context.Context, s subject, script string, at aim,
 		return unknown("the probe did not come to its end")
 	case status == "0":
 		return []report.Row{{State: report.Fail, Detail: at.show + " is open to a confined command",
-			Cause: "the launcher " + a.launcher + " does not confine", Fix: a.deployFix()}}
+			Cause: a.leaks(), Fix: a.deployFix()}}
 	case status == "126" || status == "127":
 		return unknown("the probe's own program did not run")
 	}
 	return pass(at.show + " refused")
 }
+
+// leaks is the cause of a denial that was none.
+func (a *audit) leaks() string { return "the launcher " + a.launcher + " does not confine" }
 
 // markScript wraps script, which runs in a subshell, into the two marks.
 func markScript(mark, script string) string {
