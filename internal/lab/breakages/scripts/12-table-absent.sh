@@ -1,4 +1,4 @@
-# story: the slot table is gone; provisioning makes an empty one, and a backup brings the assignments back
+# story: somebody removed the slot table
 # rows: slot-table-read
 # level: basic
 broken() {
