@@ -31,6 +31,8 @@ func TestEachRowOfLevelFullHasItsBreakage(t *testing.T) {
 			func() { o.sh(t, `chmod o-rx /srv/vs/data/docs/_users/u1`) }, []string{"trees-closed"}, "open to others"},
 		{"an ACL entry of another slot on a tree", `setfacl -m u:slot02:rx /srv/vs/data/docs/_users/u1`,
 			func() { o.sh(t, `setfacl -b /srv/vs/data/docs/_users/u1`) }, []string{"trees-closed"}, "ACL entry for slot02"},
+		{"password hashes that everybody may read", `chmod 0644 /etc/shadow`,
+			func() { o.sh(t, `chmod 0640 /etc/shadow`) }, []string{"deny-shadow [slot01]", "deny-shadow [slot02]", "deny-shadow [slot50]"}, "/etc/shadow is open"},
 		{"a process of a slot that holds nobody", `runuser -u slot20 -- sleep 1000 </dev/null >/dev/null 2>&1 & sleep 0.1`,
 			func() { o.sh(t, `kill $(pgrep -u slot20 -x sleep)`) }, []string{"slot-hygiene [slot20]"}, "process"},
 		{"a user without a slot", `sed -i 's/"users": *\[/"users":[{"id":"u3"},/' /srv/vs/data/docs/config/users.json`,
