@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentworks-deploy/internal/admission/vaulttest"
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
@@ -24,9 +25,17 @@ import (
 
 const goLiveHosts = "../../testdata/golive"
 
-// TestMain also is the probe of a machine without user namespaces; see
-// withoutNamespaces.
+// TestMain also is the probe of a machine without user namespaces (see
+// withoutNamespaces) and the Vault of the benchmark.
 func TestMain(m *testing.M) {
+	if os.Getenv("ADMISSION_TEST_VAULT") != "" {
+		var names []string
+		for i := range benchSecrets {
+			names = append(names, benchName(i))
+		}
+		fmt.Println(vaulttest.Program("127.0.0.1:0", names, func(string) bool { return true }, canary, os.Stdout))
+		os.Exit(1)
+	}
 	if os.Getenv("ADMISSION_TEST_PROBE") != "" {
 		if err := Namespaces(hosts.Layout{})(context.Background()); err != nil {
 			fmt.Println(err)
