@@ -151,10 +151,15 @@ func (a *app) inLab(ctx context.Context, name, user string, argv []string) (int,
 	if err == nil || errors.As(err, &exit) {
 		return code, nil
 	}
+	return 0, &report.CodedError{Code: code, Err: notUp(l, err)}
+}
+
+// notUp adds the next step to an error of a lab that is down.
+func notUp(l *lab.Lab, err error) error {
 	if errors.Is(err, lab.ErrNotUp) {
-		err = fmt.Errorf("%w; bring it up: %s lab up --name %s", err, program, l.Name)
+		return fmt.Errorf("%w; bring it up: %s lab up --name %s", err, program, l.Name)
 	}
-	return 0, &report.CodedError{Code: code, Err: err}
+	return err
 }
 
 // unwrap gives a child the file itself instead of a pipe that we would copy.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,8 +48,10 @@ prints its fix; lab heal takes back whatever was broken.`,
 			return 0, err
 		}
 		for _, b := range chosen {
-			if err := b.Break(ctx, l); err != nil {
-				return 0, err
+			if err := b.Break(ctx, l); errors.As(err, new(*exec.ExitError)) {
+				return 0, report.Coded(report.ExitState, "%w; %s lab heal takes back what was done", err, program)
+			} else if err != nil {
+				return 0, notUp(l, err)
 			}
 			fmt.Fprintf(a.stdout, "lab %s is broken: %s: %s\n", l.Name, b.Name, b.Story)
 		}
@@ -88,10 +92,13 @@ it touched. What a printed fix has put right meanwhile comes back as it was befo
 		for _, b := range healed {
 			fmt.Fprintf(a.stdout, "lab %s is healed: %s\n", l.Name, b)
 		}
-		if err == nil && len(healed) == 0 {
+		if err != nil {
+			return 0, notUp(l, err)
+		}
+		if len(healed) == 0 {
 			fmt.Fprintf(a.stdout, "lab %s: nothing to heal\n", l.Name)
 		}
-		return report.ExitOK, err
+		return report.ExitOK, nil
 	})
 	name = a.labName(cmd)
 	return cmd

@@ -2,7 +2,8 @@
 # host, and undone() where the record alone does not take that back.
 #
 # The record lies outside everything that an audit is about. Before it touches
-# anything a script says what: keep, keep_modes or adds.
+# anything a script says what: keep, keep_modes or adds. A record is whole or not
+# there, so that a killed script can be undone.
 umask 022
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 record=/var/lib/agentworks-lab/broken
@@ -15,13 +16,13 @@ release=$(readlink -f $app/current)
 launcher=$release/bin/video-studio-landlock-runner
 
 # keep FILE...: content, owner, mode and ACL come back.
-keep() { tar --acls --xattrs --numeric-owner --no-recursion -cpPf kept.tar -- "$@"; }
+keep() { tar --acls --xattrs --numeric-owner --no-recursion -cpPf kept.new -- "$@" && mv kept.new kept.tar; }
 
 # keep_accounts: the account database comes back, with its tools' own copies.
 keep_accounts() { keep /etc/passwd /etc/passwd- /etc/shadow /etc/shadow- /etc/group /etc/group- /etc/gshadow /etc/gshadow-; }
 
 # keep_modes PATH...: owner, mode and ACL come back, what is in it stays.
-keep_modes() { getfacl -p -- "$@" >modes; }
+keep_modes() { getfacl -p -- "$@" >modes.new && mv modes.new modes; }
 
 # adds PATH...: goes away.
 adds() { printf '%s\n' "$@" >>added; }
@@ -48,6 +49,8 @@ undone() { :; }
 # break_host NAME: does it once; the number keeps the order.
 break_host() {
 	name=$1
+	[ -f "$launcher" ] && [ -f $libexec/slotctl ] ||
+		{ echo "it is not provisioned, or no release is live: agentworks-deploy deploy lab" >&2; return 1; }
 	mkdir -p "$record"
 	for mine in "$record"/*-"$name"; do
 		[ ! -d "$mine" ] || { echo "it is broken so already" >&2; return 1; }
