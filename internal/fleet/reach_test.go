@@ -103,6 +103,7 @@ func (s *seat) join(t *testing.T) {
 	defer func() { _ = inside.Process.Kill(); _ = inside.Wait() }()
 	ip := []string{"nsenter", "-t", s.pid, "-n", "ip"}
 	must(t, append(ip, "link", "add", "seat0", "type", "veth", "peer", "name", "lab0")...)
+	t.Cleanup(func() { _ = exec.Command(ip[0], append(ip[1:], "link", "del", "seat0")...).Run() }) // with its peer
 	must(t, append(ip, "link", "set", "lab0", "netns", fmt.Sprint(inside.Process.Pid))...)
 	must(t, append(ip, "addr", "add", clientAddress+"/30", "dev", "seat0")...)
 	must(t, append(ip, "link", "set", "seat0", "up")...)
@@ -148,7 +149,7 @@ func (s *seat) startSSH(t *testing.T) {
 	t.Helper()
 	var said bytes.Buffer
 	s.sshd = exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/seat/config")
-	s.sshd.Stderr = &said
+	s.sshd.Stderr, s.sshd.WaitDelay = &said, time.Second
 	if err := s.lab.Start(s.sshd, "root"); err != nil {
 		t.Fatal(err)
 	}

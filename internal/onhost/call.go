@@ -48,7 +48,11 @@ func (p *Program) CallStream(ctx context.Context, ch remote.Channel, req Request
 // exchange starts the half, sends the request and reads the answer.
 func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req Request, body io.Reader, log io.Writer) (Envelope, error) {
 	req.V, req.Version, req.Body = Protocol, p.Version, body != nil
-	switch way := ch.(type) {
+	beneath := ch
+	if p, ok := ch.(passing); ok {
+		beneath = p.Channel
+	}
+	switch way := beneath.(type) {
 	case remote.Narrow:
 		req.Encoding, req.AnswerLimit, req.NoLease = Packed, way.OutputLimit(), true
 	case remote.Distant:
@@ -75,6 +79,9 @@ func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req
 		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
 	}
 	e, err := readOrFetch(ctx, ch, stdout.Bytes(), req)
+	if err == nil && e.Version != p.Version {
+		fmt.Fprintf(log, "the half on %s is version %s, this program is %s; to update it: agentworks-deploy provision %s\n", req.Host.Name, e.Version, p.Version, req.Host.Name)
+	}
 	switch {
 	case err != nil && stdout.Len() == 0:
 		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
