@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -41,12 +42,16 @@ func connect(ctx context.Context, c hosts.Vault, lookup func(string) string) (v 
 	cfg.Address = address
 	cfg.Timeout = vaultDeadline
 	cfg.MinRetryWait, cfg.MaxRetryWait = 100*time.Millisecond, time.Second
+	// Errors of these two may quote the environment, so their texts stay here.
 	if err := cfg.ConfigureTLS(&api.TLSConfig{CACert: first(c.CA, lookup("VAULT_CACERT"))}); err != nil {
-		return nil, nil, fmt.Errorf("vault.ca: %w", err)
+		return nil, nil, errors.New("vault.ca (or VAULT_CACERT) is no readable file of certificates")
+	}
+	if t, ok := cfg.HttpClient.Transport.(*http.Transport); ok {
+		t.MaxIdleConnsPerHost = metadataAtOnce // else most requests would shake hands anew
 	}
 	client, err := api.NewClient(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.New("vault.address (or VAULT_ADDR) is no address of a server")
 	}
 	if namespace := first(c.Namespace, lookup("VAULT_NAMESPACE")); namespace != "" {
 		client.SetNamespace(namespace)
