@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -138,15 +139,27 @@ func (a *audit) capture(ctx context.Context, slot string, call *shell.Call) (out
 // folder, which is always there.
 func (a *audit) probeDir(s subject) string { return a.layout.SlotState(s.Slot) }
 
-// confined runs a shell script in the sandbox, with words as $1 and on.
+// confined runs a shell script in the sandbox, with words as $1 and on. They
+// travel in the environment: everybody on the host may read a command line, and
+// a path may hold a user's id (case K-01).
 func (a *audit) confined(ctx context.Context, s subject, script string, words ...string) (outcome, error) {
 	return a.confinedBy(ctx, a.chain, s, script, words...)
 }
 
 func (a *audit) confinedBy(ctx context.Context, chain shell.Chain, s subject, script string, words ...string) (outcome, error) {
 	dir := a.probeDir(s)
+	var env []string
+	set := ""
+	for i, w := range words {
+		name := "PROBE_WORD_" + strconv.Itoa(i+1)
+		env = append(env, name+"="+w)
+		set += ` "${` + name + `?}"` // a variable that did not arrive ends the script before it starts
+	}
+	if set != "" {
+		script = "set --" + set + "\n" + script
+	}
 	return a.wrapped(ctx, chain, shell.Command{
-		Slot: s.Slot, Dir: dir, Read: []string{dir},
-		Argv: append([]string{"/bin/sh", "-c", script, "probe"}, words...),
+		Slot: s.Slot, Dir: dir, Read: []string{dir}, Env: env,
+		Argv: []string{"/bin/sh", "-c", script, "probe"},
 	})
 }
