@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
@@ -18,15 +20,15 @@ import (
 // T-12): whoever gets such a slot next would get it too. It speaks of a slot
 // only where something is left.
 func checkSlotHygiene(ctx context.Context, a *audit, _ subject) []report.Row {
-	processes, err := accounts.Count(a.sys.Proc)
-	if err != nil {
-		return unknown(err.Error())
-	}
 	var free []subject
 	for _, u := range a.accounts.Users() {
 		if slots.ValidSlot(a.layout.Prefix, u.Name) && u.Home == a.layout.SlotHome(u.Name) && a.table.User(u.Name) == "" {
 			free = append(free, a.subject(u, ""))
 		}
+	}
+	processes, err := a.lasting(ctx, free)
+	if err != nil {
+		return unknown(err.Error())
 	}
 	look := check{"slot-hygiene", func(ctx context.Context, a *audit, s subject) []report.Row {
 		return a.leftovers(ctx, s, processes[s.Account.UID])
@@ -35,6 +37,27 @@ func checkSlotHygiene(ctx context.Context, a *audit, _ subject) []report.Row {
 		return rows
 	}
 	return pass(fmt.Sprintf("%d slot(s) that hold nobody have nothing left", len(free)))
+}
+
+// lasting counts the processes of slots that are there to stay: what the probes
+// started was told to end, and may take a moment.
+func (a *audit) lasting(ctx context.Context, free []subject) (map[uint32]int, error) {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for until := time.Now().Add(3 * time.Second); ; {
+		count, err := accounts.Count(a.sys.Proc)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(free, func(s subject) bool { return count[s.Account.UID] > 0 }) || time.Now().After(until) {
+			return count, nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // leftovers looks at one slot. Its state and run folders are open to the
