@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +19,10 @@ const sampleRelease = "sample-release"
 
 func (a *app) deploy() *cobra.Command {
 	var ask fleet.Deploy
+	var m many
 	var cmd *cobra.Command
 	cmd = a.command(doc{
-		use:   "deploy <host>",
+		use:   "deploy (<host>… | --all)",
 		short: "Make a release live on a host, and prove it",
 		long: `Send a release, verify every byte, make it live in one step, restart the services,
 judge their health, and run the self-test. A failure before the switch leaves the
@@ -35,24 +37,21 @@ its default release is the sample release beside this program.`,
   4    another deploy holds the lock
   130  interrupted
 `,
-		example: program + " deploy lab\n" + program + " deploy rts --release build/release.tar.gz",
-		args:    cobra.ExactArgs(1),
+		example: program + " deploy lab\n" + program + " deploy rts --release build/release.tar.gz\n" + program + " deploy --all --max-parallel 2 --canary --release build/release.tar.gz",
+		args:    cobra.ArbitraryArgs,
 	}, func(ctx context.Context, args []string) (int, error) {
-		loaded, err := a.host(args[0])
+		list, err := m.load(a, args)
 		if err != nil {
 			return 0, err
 		}
-		host := &loaded.Host
-		lab := isLab(host)
-		ask.Programs = filepath.Dir(a.self)
-		if ask.Release == "" {
-			if !lab {
-				return 0, report.Coded(report.ExitUsage, "deploy %s needs --release: a folder, or a tar of one", host.Name)
+		asks := map[string]fleet.Deploy{}
+		for _, host := range list {
+			if asks[host.Name], err = a.asked(ask, host, cmd.Flags().Changed("provision")); err != nil {
+				return 0, err
 			}
-			ask.Release = filepath.Join(ask.Programs, sampleRelease)
 		}
-		if !cmd.Flags().Changed("provision") {
-			ask.Provision = lab
+		if len(list) > 1 {
+			return a.deployMany(ctx, &m, list, asks)
 		}
 		progress := a.progress()
 		defer progress.Close()
@@ -60,16 +59,67 @@ its default release is the sample release beside this program.`,
 		if err != nil {
 			return 0, err
 		}
-		done, err := f.Deploy(ctx, host, ask)
+		done, err := f.Deploy(ctx, list[0], asks[list[0].Name])
 		progress.Close()
-		return a.deployed(host, done, ask.Strict, err)
+		return a.deployed(list[0], done, ask.Strict, err)
 	})
 	f := cmd.Flags()
+	m.addFlags(cmd, 1)
 	f.StringVar(&ask.Release, "release", "", "folder with the release, or a tar of it, plain or gzip (a lab's default: the sample release)")
 	f.BoolVar(&ask.Plan, "plan", false, "say what would be done and change nothing")
 	f.BoolVar(&ask.Provision, "provision", false, "provision the host first, over its admin channel (a lab's default)")
 	f.BoolVar(&ask.Strict, "strict", false, "a WARN of the self-test or of the secrets' admission fails as well")
 	return cmd
+}
+
+// asked is what a deploy of host is asked for.
+func (a *app) asked(ask fleet.Deploy, host *hosts.Host, provisionGiven bool) (fleet.Deploy, error) {
+	lab := isLab(host)
+	ask.Programs = filepath.Dir(a.self)
+	if ask.Release == "" {
+		if !lab {
+			return ask, report.Coded(report.ExitUsage, "deploy %s needs --release: a folder, or a tar of one", host.Name)
+		}
+		ask.Release = filepath.Join(ask.Programs, sampleRelease)
+	}
+	if !provisionGiven {
+		ask.Provision = lab
+	}
+	return ask, nil
+}
+
+// deployMany deploys to several hosts, each with what came of it in their order.
+func (a *app) deployMany(ctx context.Context, m *many, list []*hosts.Host, asks map[string]fleet.Deploy) (int, error) {
+	var bad error
+	all, err := eachHost(ctx, a, m, list, func(ctx context.Context, f *fleet.Fleet, host *hosts.Host) (fleet.Deployed, int, error) {
+		done, err := f.Deploy(ctx, host, asks[host.Name])
+		code := done.Exit
+		if err != nil {
+			code = report.CodeOf(err)
+		}
+		return done, code, err
+	}, func(r fleet.Result[fleet.Deployed]) []report.Report {
+		if _, err := fmt.Fprintf(a.stdout, "== %s ==\n", r.Host.Name); err != nil {
+			bad = errors.Join(bad, err)
+		}
+		if _, err := a.deployed(r.Host, r.Value, asks[r.Host.Name].Strict, r.Err); err != nil {
+			fmt.Fprintf(a.stderr, "%s: %s: %s\n", program, r.Host.Name, report.Escape(err.Error()))
+		}
+		if _, err := fmt.Fprintln(a.stdout); err != nil {
+			bad = errors.Join(bad, err)
+		}
+		rows := slices.Concat(r.Value.Provision, r.Value.Steps, r.Value.SelfTest)
+		if len(rows) == 0 {
+			return []report.Report{unanswered(r.Host.Name, "", r.Exit, r.Err)}
+		}
+		done := report.New(r.Host.Name, "", r.Value.Release, rows, false)
+		done.Exit = r.Exit
+		return []report.Report{done}
+	})
+	if err != nil {
+		return all.Exit, err
+	}
+	return all.Exit, errors.Join(bad, report.WriteMatrix(a.stdout, all.Reports, a.style()))
 }
 
 // isLab tells whether both channels of h lead to a lab.

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"agentworks-deploy/internal/fleet"
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/onhost"
 	"agentworks-deploy/internal/report"
@@ -15,6 +18,7 @@ import (
 // slotcheckOptions are the flags of slotcheck.
 type slotcheckOptions struct {
 	audit
+	many
 	level, testSlot    string
 	local              bool
 	app, docs, product string
@@ -23,25 +27,27 @@ type slotcheckOptions struct {
 func (a *app) slotcheck() *cobra.Command {
 	var o slotcheckOptions
 	cmd := a.command(doc{
-		use:   "slotcheck (<host> | --local --app A --docs D --product P)",
+		use:   "slotcheck (<host>… | --all | --local --app A --docs D --product P)",
 		short: "Prove on a host that slot commands start and stay confined",
 		long: `Run commands as each assigned slot and as one test slot through sudo, slotctl and
 the launcher, as the platform's shell tool does, and say for each failure what
 makes it pass. Nothing on the host is changed. With --local the host is the server
-you are on; run it there as root or as the service account.`,
+you are on; run it there as root or as the service account. Several hosts are
+audited at once; a matrix of checks and hosts stands at the end.`,
 		codes: `  0    no check failed (a warning changes that only with --strict)
   1    a check failed
   2    wrong words: flag, slot, host file, unknown host
   3    a check could not run, or the audit could not finish
   130  interrupted
 `,
-		example: program + " slotcheck lab\n" + program + " slotcheck rts --level full --format json",
-		args:    cobra.MaximumNArgs(1),
+		example: program + " slotcheck lab\n" + program + " slotcheck rts --level full --format json\n" + program + " slotcheck --all",
+		args:    cobra.ArbitraryArgs,
 	}, func(ctx context.Context, args []string) (int, error) { return a.runSlotcheck(ctx, args, o) })
 	f := cmd.Flags()
 	f.StringVar(&o.level, "level", string(slotcheck.Basic), "basic: commands start; full: and are confined")
 	f.StringVar(&o.testSlot, "test-slot", "", "the slot that runs probes on nobody's data (default: the highest free one)")
-	o.addFlags(cmd)
+	o.audit.addFlags(cmd)
+	o.many.addFlags(cmd, 4)
 	f.BoolVar(&o.local, "local", false, "audit the server this runs on, without a host file")
 	f.StringVar(&o.app, "app", "", "with --local: the app folder (default /srv/<product>)")
 	f.StringVar(&o.docs, "docs", "", "with --local: the docs root (default <app>/data/docs)")
@@ -56,9 +62,15 @@ func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOption
 	if l := slotcheck.Level(o.level); l != slotcheck.Basic && l != slotcheck.Full {
 		return 0, report.Coded(report.ExitUsage, "%q is no level: basic, full", o.level)
 	}
+	if o.all || len(args) > 1 {
+		return a.slotcheckMany(ctx, args, o)
+	}
 	loaded, err := a.audited(args, o)
 	if err != nil {
 		return 0, err
+	}
+	if loaded.Host.Channels.Service.SSM.Many() {
+		return a.slotcheckMany(ctx, args, o)
 	}
 	progress := a.progress()
 	f, err := a.fleet(progress)
@@ -75,6 +87,55 @@ func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOption
 		err = bad
 	}
 	return r.Exit, err
+}
+
+// slotcheckMany audits several hosts, and all instances of those that have many.
+func (a *app) slotcheckMany(ctx context.Context, args []string, o slotcheckOptions) (int, error) {
+	if o.local || o.app != "" || o.docs != "" || o.product != "" {
+		return 0, report.Coded(report.ExitUsage, "--local, --app, --docs and --product are for one host")
+	}
+	if o.format != "table" && o.format != "json" {
+		return 0, report.Coded(report.ExitUsage, "--format %s is for one host: several are a table or json", o.format)
+	}
+	list, err := o.load(a, args)
+	if err != nil {
+		return 0, err
+	}
+	ask := onhost.SlotcheckArgs{Level: slotcheck.Level(o.level), TestSlot: o.testSlot}
+	var bad error
+	all, err := eachHost(ctx, a, &o.many, list, func(ctx context.Context, f *fleet.Fleet, host *hosts.Host) ([]report.Report, int, error) {
+		return f.SlotcheckAll(ctx, host, ask, o.strict)
+	}, func(r fleet.Result[[]report.Report]) []report.Report {
+		if len(r.Value) == 0 {
+			r.Value = []report.Report{unanswered(r.Host.Name, o.level, r.Exit, r.Err)}
+		} else if r.Err != nil {
+			fmt.Fprintf(a.stderr, "%s: %s: %s\n", program, r.Host.Name, report.Escape(r.Err.Error()))
+		}
+		if o.format == "table" && len(r.Value) == 1 {
+			bad = errors.Join(bad, a.printOne(r.Value[0], o))
+		}
+		return r.Value
+	})
+	if err != nil || o.quiet && all.Exit == report.ExitOK {
+		return all.Exit, errors.Join(err, bad)
+	}
+	if o.format == "json" {
+		return all.Exit, errors.Join(bad, all.WriteJSON(a.stdout))
+	}
+	return all.Exit, errors.Join(bad, report.WriteMatrix(a.stdout, all.Reports, a.style()))
+}
+
+// printOne prints the report of one of several hosts.
+func (a *app) printOne(r report.Report, o slotcheckOptions) error {
+	if o.quiet && r.Exit == report.ExitOK {
+		return nil
+	}
+	fmt.Fprintf(a.stdout, "== %s ==\n", r.Host)
+	if err := r.Write(a.stdout, o.format, a.style()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(a.stdout)
+	return err
 }
 
 // audited is the host that is meant: the one of a host file, or this server.

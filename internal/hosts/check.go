@@ -27,6 +27,7 @@ var (
 	regionName  = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]$`)
 	awsWord     = regexp.MustCompile(`^[A-Za-z0-9_.:/@+-]+$`)
 	instanceID  = regexp.MustCompile(`^m?i-[0-9a-f]{8,17}$`)
+	shareWord   = regexp.MustCompile(`^([1-9][0-9]{0,6}|[1-9][0-9]?%|100%|0)$`)
 	bucketName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 	envKey      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	groupName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`) // one segment of an API path
@@ -257,7 +258,25 @@ func (c *checker) ssm(key string, s *SSMChannel) {
 	if s.Bucket != "" {
 		c.matches(key+".bucket", s.Bucket, bucketName)
 	}
+	t := s.Targets
+	for _, id := range t.IDs {
+		c.matches(key+".targets.ids", id, instanceID)
+	}
+	if k, _, ok := strings.Cut(t.Tag, "="); t.Tag != "" && (!ok || k == "") {
+		c.bad(key+".targets.tag", "%q is not key=value", t.Tag)
+	}
+	if t.Tag != "" && len(t.IDs) > 0 {
+		c.bad(key+".targets", "has a tag and ids: one of them")
+	}
+	for name, share := range map[string]string{"max_concurrency": t.MaxConcurrency, "max_errors": t.MaxErrors} {
+		if share != "" {
+			c.matches(key+".targets."+name, share, shareWord)
+		}
+	}
 	i, ways := s.Instance, 0
+	if s.Many() {
+		ways++
+	}
 	if i.ID != "" {
 		ways++
 		c.matches(key+".instance.id", i.ID, instanceID)
@@ -274,7 +293,7 @@ func (c *checker) ssm(key string, s *SSMChannel) {
 		c.matches(key+".instance.output", i.Output, awsWord)
 	}
 	if ways != 1 {
-		c.bad(key+".instance", "wants exactly one of id, tag, or stack with output")
+		c.bad(key+".instance", "wants exactly one of id, tag, stack with output, or the channel's targets")
 	}
 }
 

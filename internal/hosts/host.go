@@ -69,7 +69,7 @@ func (c Channel) String() string {
 		return "ssh " + c.SSH.Host
 	case c.SSM != nil:
 		i := c.SSM.Instance
-		for _, name := range []string{i.ID, i.Stack, i.Tag} {
+		for _, name := range []string{i.ID, i.Stack, i.Tag, c.SSM.Targets.Tag} {
 			if name != "" {
 				return "ssm " + name + " in " + c.SSM.Region
 			}
@@ -99,9 +99,23 @@ type SSMChannel struct {
 	Region   string      `json:"region" yaml:"region"`
 	Profile  string      `json:"profile,omitempty" yaml:"profile"`
 	Instance SSMInstance `json:"instance" yaml:"instance"`
+	Targets  SSMTargets  `json:"targets,omitzero" yaml:"targets"`
 	// Bucket is an S3 bucket for what is too large for a command; the instance
 	// gets an address that reads one file for a few minutes.
 	Bucket string `json:"bucket,omitempty" yaml:"bucket"`
+}
+
+// Many says whether the channel leads to many instances.
+func (s *SSMChannel) Many() bool { return s != nil && (s.Targets.Tag != "" || len(s.Targets.IDs) > 0) }
+
+// SSMTargets are many instances of one product: those with a tag "key=value", or
+// by id. MaxConcurrency and MaxErrors ("10" or "5%") are the service's own: how
+// many run at once, and after how many failures no more are begun.
+type SSMTargets struct {
+	Tag            string   `json:"tag,omitempty" yaml:"tag"`
+	IDs            []string `json:"ids,omitempty" yaml:"ids"`
+	MaxConcurrency string   `json:"max_concurrency,omitempty" yaml:"max_concurrency"`
+	MaxErrors      string   `json:"max_errors,omitempty" yaml:"max_errors"`
 }
 
 // SSMInstance names an instance: literally, by a CloudFormation stack output,

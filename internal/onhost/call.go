@@ -3,7 +3,6 @@ package onhost
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,26 +74,11 @@ func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req
 	if names, ok := strings.CutPrefix(stdout.String(), "missing "); ok && exit == exitMissing {
 		return Envelope{}, &missingError{strings.Fields(names)}
 	}
-	if exit >= exitNoHalf && exit <= exitNoFolder && stdout.Len() == 0 {
-		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
-	}
-	e, err := readOrFetch(ctx, ch, stdout.Bytes(), req)
-	if err == nil && e.Version != p.Version {
+	e, err := p.judge(ctx, ch, stdout.Bytes(), exit, req, stderr.last())
+	if e.V != 0 && e.Version != p.Version {
 		fmt.Fprintf(log, "the half on %s is version %s, this program is %s; to update it: agentworks-deploy provision %s\n", req.Host.Name, e.Version, p.Version, req.Host.Name)
 	}
-	switch {
-	case err != nil && stdout.Len() == 0:
-		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr.last())
-	case err != nil:
-		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: %s ended with %d: %w", ch, req.Verb, exit, err)
-	case e.Verb != req.Verb:
-		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: asked for %s, the answer is to %q", ch, req.Verb, e.Verb)
-	case e.Exit != exit:
-		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: %s answered with exit %d but ended with %d", ch, req.Verb, e.Exit, exit)
-	case e.Error != "":
-		return e, &report.CodedError{Code: e.Exit, Err: errors.New(e.Error)}
-	}
-	return e, nil
+	return e, err
 }
 
 func (p *Program) plan(ctx context.Context, ch remote.Channel, verb Verb, req Request) (plan, error) {

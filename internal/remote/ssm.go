@@ -98,6 +98,9 @@ func (c *ssmChannel) find(ctx context.Context) error {
 
 // Run runs c on the instance. Its standard input is read to its end first.
 func (c *ssmChannel) Run(ctx context.Context, cmd Cmd) (int, error) {
+	if c.Many() && c.way.Instance.ID == "" {
+		return 0, report.Coded(report.ExitUsage, "the channel leads to many instances (targets), and this is for one: name one in a host file of its own")
+	}
 	cmd.Argv = c.words(cmd.Argv)
 	script, err := ssmCommand(cmd)
 	if err != nil {

@@ -15,6 +15,35 @@ const (
 	ExitInterrupted = 130 // stopped by the person
 )
 
+// Worst is the one exit code of several hosts: 130, 2, 4, 3, 1, 0. A code that is
+// none of these is graver than 1 and 0, since nobody knows what it means.
+func Worst(codes ...int) int {
+	rank := func(code int) int {
+		switch code {
+		case ExitOK:
+			return 0
+		case ExitState:
+			return 1
+		case ExitUnfinished:
+			return 3
+		case ExitLocked:
+			return 4
+		case ExitUsage:
+			return 5
+		case ExitInterrupted:
+			return 6
+		}
+		return 2
+	}
+	worst := ExitOK
+	for _, code := range codes {
+		if rank(code) > rank(worst) {
+			worst = code
+		}
+	}
+	return worst
+}
+
 // CodedError carries the exit code a failure ends with.
 type CodedError struct {
 	Code int

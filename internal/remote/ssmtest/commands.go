@@ -107,7 +107,7 @@ func (s *Server) execute(c *command, inv *invocation, id, script string, limit t
 		finish("Cancelled", "", "", -1)
 		return
 	}
-	stdout, stderr, code := s.run(ctx, id, script)
+	stdout, stderr, code := s.Run(ctx, id, script)
 	switch {
 	case forced != "":
 		finish(forced, stdout, stderr, -1)

@@ -35,7 +35,7 @@ type Server struct {
 	Region    string
 	AccessKey string
 	Stacks    map[string]map[string]string // stack → output → value
-	run       Run
+	Run       Run                          // executes scripts
 
 	mu        sync.Mutex
 	faults    Faults
@@ -90,7 +90,7 @@ type invocation struct {
 // New makes a server for region that runs scripts through run.
 func New(region string, run Run) *Server {
 	return &Server{
-		Region: region, AccessKey: "AKIATEST" + rand.Text()[:8], run: run,
+		Region: region, AccessKey: "AKIATEST" + rand.Text()[:8], Run: run,
 		instances: map[string]map[string]string{}, commands: map[string]*command{}, calls: map[string]int{}, refused: map[string]int{},
 		Stacks: map[string]map[string]string{},
 	}

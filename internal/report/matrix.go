@@ -1,0 +1,99 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// wide is how many hosts stand beside each other in a matrix.
+const wide = 8
+
+// Fleet is the one document of an audit of several hosts. V is 1.
+type Fleet struct {
+	V       int      `json:"v"`
+	Reports []Report `json:"reports"`
+	Exit    int      `json:"exit"`
+}
+
+// WriteJSON prints one document and nothing else (case B61).
+func (f Fleet) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(f)
+}
+
+// gravest orders states by what a reader must see first.
+var gravest = []State{Fail, Error, Warn, Changed, Planned, Pass, OK, Skip, Info}
+
+// WriteMatrix prints checks against hosts, each cell the gravest state of the
+// check there. Many hosts become one line each, with the checks that are bad.
+func WriteMatrix(w io.Writer, reports []Report, style Style) error {
+	if len(reports) > wide {
+		return writeLines(w, reports, style)
+	}
+	header := []string{"CHECK"}
+	var checks []string
+	cells := make([]map[string]State, len(reports))
+	for i, r := range reports {
+		header = append(header, Escape(r.Host))
+		cells[i] = map[string]State{}
+		for _, row := range r.Rows {
+			if !slices.Contains(checks, row.Check) {
+				checks = append(checks, row.Check)
+			}
+			cells[i][row.Check] = graver(cells[i][row.Check], row.State)
+		}
+	}
+	table := NewTable(header...)
+	for _, check := range checks {
+		line := []string{check}
+		for i := range reports {
+			state := string(cells[i][check])
+			if state == "" {
+				state = "-"
+			}
+			line = append(line, state)
+		}
+		table.Add(line...)
+	}
+	last := []string{"exit"}
+	for _, r := range reports {
+		last = append(last, strconv.Itoa(r.Exit))
+	}
+	table.Add(last...)
+	return table.Write(w)
+}
+
+func graver(a, b State) State {
+	if a == "" || slices.Index(gravest, b) < slices.Index(gravest, a) {
+		return b
+	}
+	return a
+}
+
+func writeLines(w io.Writer, reports []Report, style Style) error {
+	table := NewTable("HOST", "EXIT", "PASSED", "FAILED", "WARNED", "SKIPPED", "NOT CHECKED", "BAD CHECKS")
+	good := 0
+	for _, r := range reports {
+		var bad []string
+		for _, row := range r.Rows {
+			if r.bad(row) && !slices.Contains(bad, row.Check) {
+				bad = append(bad, row.Check)
+			}
+		}
+		if r.Exit == ExitOK {
+			good++
+		}
+		s := r.Summary
+		table.Add(r.Host, strconv.Itoa(r.Exit), strconv.Itoa(s.Passed), strconv.Itoa(s.Failed), strconv.Itoa(s.Warned), strconv.Itoa(s.Skipped), strconv.Itoa(s.NotChecked), strings.Join(bad, " "))
+	}
+	if err := table.Write(w); err != nil {
+		return err
+	}
+	return style.print(w, fmt.Sprintf("hosts: %d all right, %d not\n", good, len(reports)-good))
+}
