@@ -230,3 +230,46 @@ func TestAdmissionFromTheOperator(t *testing.T) {
 	default:
 	}
 }
+
+// A host that may not go live is refused before anything changes, with all
+// reasons at once, whether it would be provisioned first or not.
+func TestDeployRefusesAHostThatMayNotGoLive(t *testing.T) {
+	o := ready(t)
+	retired := o.release(t, "retired")
+	if err := os.WriteFile(filepath.Join(retired, "bin/tool.py"), []byte("def trigger_and_auto_notify(): pass\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.lab.MustExec(t, "chmod", "0644", "/srv/vs/.env")
+	defer o.lab.MustExec(t, "chmod", "0600", "/srv/vs/.env")
+	for _, provision := range []string{"--provision", "--provision=false"} {
+		for _, plan := range []string{"--plan", "--plan=false"} {
+			before := o.lab.Snapshot(t, "/srv", "/etc", "/usr/local", "/var/lib/agentworks-deploy")
+			stdout, stderr, code := o.run(t, "deploy", "lab", provision, plan, "--release", retired, "--set", "tier=team", "--set", "slots.mode=off", "--set", "env.required=NO_SUCH_KEY")
+			for _, want := range []string{"slots.mode is off on a team host", "listen.auth is false", "the release holds retired tools: trigger_and_auto_notify",
+				"/srv/vs/.env is open to others -- fix: chmod 0600 /srv/vs/.env", "NO_SUCH_KEY is missing"} {
+				if !strings.Contains(stdout, "FAIL go-live: ") || !strings.Contains(stdout, want) {
+					t.Errorf("%s %s: no %q in\n%s", provision, plan, want, stdout)
+				}
+			}
+			if code != 1 {
+				t.Errorf("%s %s: exit %d, %s", provision, plan, code, stderr)
+			}
+			if diff := before.DiffTimes(o.lab.Snapshot(t, "/srv", "/etc", "/usr/local", "/var/lib/agentworks-deploy")); len(diff) > 0 {
+				t.Errorf("%s %s: changed %q", provision, plan, diff)
+			}
+		}
+	}
+}
+
+// Without slots a fresh lab's users could run nothing: the deploy provisions, and
+// says what is missing.
+func TestFirstDeployWantsSlotsForAllUsers(t *testing.T) {
+	o := operatorOf(t, labtest.New(t, labtest.Reference()))
+	stdout, _, code := o.run(t, "deploy", "lab")
+	if code != 1 || !strings.Contains(stdout, "FAIL go-live: 2 of 2 enabled account(s) without a slot") {
+		t.Errorf("exit %d\n%s", code, stdout)
+	}
+	if _, _, code := o.lab.Exec(t, "test", "-e", "/srv/vs/current"); code == 0 {
+		t.Error("a release is live")
+	}
+}

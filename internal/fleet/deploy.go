@@ -38,13 +38,16 @@ type Deployed struct {
 // loadTimeout bounds what happens on this side before the host is asked.
 const loadTimeout = 30 * time.Minute
 
-// Deploy loads the release, completes it with the runtime's programs, asks the
-// host what of it is missing there, and has it made live.
+// Deploy loads the release, completes it with the runtime's programs, refuses it
+// where it or the host may not go live, asks the host what of it is missing there, and has it made live.
 func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deployed, error) {
 	p := &pushed{f: f, host: host, ask: d}
 	defer p.close()
 	steps := &release.Steps{Log: f.Log, Every: 5 * time.Second}
 	if err := steps.Do(ctx, "load", loadTimeout, p.load); err != nil {
+		return p.done, err
+	}
+	if ok, err := p.admit(ctx); err != nil || !ok {
 		return p.done, err
 	}
 	if d.Provision {
@@ -63,7 +66,9 @@ func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deploye
 	_, err = p.call(ctx, call{verb: "deploy"}, answer.Missing)
 	if err == nil && len(p.done.SelfTest) > 0 {
 		p.done.SelfTest = append(p.done.SelfTest, f.admissionSection(ctx, host)...)
-		p.done.Exit = max(p.done.Exit, report.Verdict(p.done.SelfTest, d.Strict))
+		if v := report.Verdict(p.done.SelfTest, d.Strict); v == report.ExitState || p.done.Exit == report.ExitOK {
+			p.done.Exit = v
+		}
 	}
 	return p.done, err
 }

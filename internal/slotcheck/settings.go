@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/sandbox/slots"
@@ -34,15 +33,6 @@ const (
 func settingKeys() []string {
 	return []string{keySlots, keyPrefix, keySlotctl, keyConfig, keyTable, keyProfile, keyProfileRoot,
 		"AGENTWORKS_BROWSER_SESSION_PREFIX", "AGENT_BROWSER_EXECUTABLE_PATH", keySystemPaths, keyState, keyDocs}
-}
-
-// mode is "on", "optin" or "" for off; the comparison ignores case.
-func (s Settings) mode() string {
-	m := strings.ToLower(s[keySlots])
-	if m == "on" || m == "optin" {
-		return m
-	}
-	return ""
 }
 
 // or gives the setting or, where it is absent or empty, what the platform falls
