@@ -30,6 +30,8 @@ type narrow struct{ remote.Channel }
 
 func (narrow) OutputLimit() int { return 24_000 }
 
+func (narrow) InputLimit([]string) int { return 8000 }
+
 func testProgram(t *testing.T) *Program {
 	t.Helper()
 	p, err := NewProgram("/proc/self/exe", "test")

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -67,10 +68,29 @@ func connectSSM(ctx context.Context, way hosts.SSMChannel) (*ssmService, error) 
 	if cfg.Region == "" {
 		return nil, report.Coded(report.ExitUsage, "no AWS region: set channels.admin.ssm.region")
 	}
+	cfg.HTTPClient = ownBody{cfg.HTTPClient}
 	return &ssmService{
 		api: ssm.NewFromConfig(cfg), stacks: cloudformation.NewFromConfig(cfg), config: cfg, http: &http.Client{Timeout: 15 * time.Minute}, way: way,
 		execution: ssmExecution, firstPoll: ssmFirstPoll, lastPoll: ssmLastPoll, heartbeat: ssmHeartbeat, appears: ssmAppears,
 	}, nil
+}
+
+// ownBody gives each request a body of its own. The SDK closes the one it made as
+// soon as the answer's head is there, which a transport that is still about to see
+// its end takes for a failed write: the answer would be lost.
+type ownBody struct{ aws.HTTPClient }
+
+func (c ownBody) Do(req *http.Request) (*http.Response, error) {
+	if req.Body == nil {
+		return c.HTTPClient.Do(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	own := req.Clone(req.Context())
+	own.Body = io.NopCloser(bytes.NewReader(body))
+	return c.HTTPClient.Do(own)
 }
 
 // send sends script to the ids or targets of in and returns the command's id.

@@ -51,6 +51,9 @@ func (s *Server) send(r *http.Request, in input) (any, *fault) {
 	}
 	script := strings.Join(parameters.list("commands"), "\n")
 	s.sent = append(s.sent, script)
+	if s.faults.Script != nil {
+		script = s.faults.Script(script)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &command{id: uuid(), comment: in.text("Comment"), ctx: ctx, cancel: cancel, begun: time.Now(), order: ids, invocations: map[string]*invocation{}, emptyLists: s.faults.EmptyLists}
 	s.commands[c.id] = c

@@ -63,6 +63,8 @@ type Faults struct {
 	Details map[string]string
 	// Stdout, where set, changes what a finished invocation shows.
 	Stdout func(instance, out string) string
+	// Script, where set, changes a script on its way to the instance.
+	Script func(string) string
 	// Stay keeps an instance's commands InProgress.
 	Stay map[string]bool
 	// LosePolls drops the connection of each status call, LoseSends that of each

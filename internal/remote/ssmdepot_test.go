@@ -1,0 +1,143 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentworks-deploy/internal/report"
+)
+
+// bucket is S3 for one object at a time: what it takes must be signed for S3 and
+// unexpired.
+type bucket struct {
+	mu      sync.Mutex
+	objects map[string][]byte
+	deny    bool
+}
+
+func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := r.URL.Query()
+	if b.deny || q.Get("X-Amz-Signature") == "" || !strings.HasSuffix(q.Get("X-Amz-Credential"), "/us-west-2/s3/aws4_request") || q.Get("X-Amz-Expires") != "600" {
+		http.Error(w, "AccessDenied "+r.URL.String(), http.StatusForbidden)
+		return
+	}
+	switch r.Method {
+	case http.MethodPut:
+		b.objects[r.URL.Path], _ = io.ReadAll(r.Body)
+	case http.MethodGet:
+		_, _ = w.Write(b.objects[r.URL.Path])
+	case http.MethodDelete:
+		delete(b.objects, r.URL.Path)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func depot(t *testing.T) (*ssmChannel, *bucket) {
+	t.Helper()
+	c, _ := quick(t, shell, nil)
+	b := &bucket{objects: map[string][]byte{}}
+	srv := httptest.NewServer(b)
+	t.Cleanup(srv.Close)
+	t.Setenv("AWS_ENDPOINT_URL_S3", srv.URL)
+	c.way.Bucket = "deploy-bucket"
+	return c, b
+}
+
+func TestDepotHandsAFileOver(t *testing.T) {
+	c, b := depot(t)
+	address, remove, err := c.Put(t.Context(), "half-0123", strings.NewReader("program"), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := exec.Command("curl", "-q", "-sSf", address).CombinedOutput()
+	if err != nil || string(got) != "program" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := remove(t.Context()); err != nil || len(b.objects) > 0 {
+		t.Errorf("%v, left: %v", err, b.objects)
+	}
+}
+
+func TestDepotFaults(t *testing.T) {
+	c, b := depot(t)
+	b.deny = true
+	_, _, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0)
+	if report.CodeOf(err) != report.ExitUnfinished || !strings.Contains(err.Error(), "403 Forbidden") || strings.Contains(err.Error(), "Signature") {
+		t.Errorf("%v", err)
+	}
+	t.Setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+	_, _, err = c.Put(t.Context(), "half", bytes.NewReader(nil), 0)
+	if report.CodeOf(err) != report.ExitUnfinished || strings.Contains(err.Error(), "Signature") {
+		t.Errorf("%v", err)
+	}
+	c.way.Bucket = ""
+	if _, _, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0); err != ErrNoDepot {
+		t.Errorf("%v", err)
+	}
+}
+
+// Debian's awscli signs the same address in the same second.
+func TestDepotSignsAsAWSDoes(t *testing.T) {
+	c, _ := depot(t)
+	if err := c.find(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		cmd := exec.CommandContext(ctx, "/usr/bin/aws", "s3", "presign", "s3://deploy-bucket/agentworks-deploy/half-0123", "--expires-in", "600", "--region", "us-west-2", "--endpoint-url", os.Getenv("AWS_ENDPOINT_URL_S3"))
+		var theirs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &theirs, os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		ours := map[string]url.Values{}
+		for running := true; running; {
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Fatal(err)
+				}
+				running = false
+			case <-time.After(100 * time.Millisecond):
+			}
+			address, err := c.sign(t.Context(), http.MethodGet, "agentworks-deploy/half-0123")
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, err := url.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours[u.Query().Get("X-Amz-Date")] = u.Query()
+		}
+		u, err := url.Parse(strings.TrimSpace(theirs.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine, ok := ours[u.Query().Get("X-Amz-Date")]
+		if !ok {
+			continue
+		}
+		mine.Del("x-id")
+		if mine.Encode() != u.Query().Encode() {
+			t.Errorf("we sign\n%s\nawscli signs\n%s", mine.Encode(), u.Query().Encode())
+		}
+		return
+	}
+	t.Fatal("never in the same second")
+}
