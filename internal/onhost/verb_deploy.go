@@ -78,7 +78,7 @@ func newDeploy(s *Session) *release.Deploy {
 		Arch:  runtime.GOARCH,
 		Glibc: func() (string, error) { return release.HostGlibc("/") },
 		SelfTest: func(ctx context.Context) ([]report.Row, error) {
-			answer, err := slotcheck.Run(ctx, slotcheck.ThisHost(h.Release.Manager), slotcheck.Ask{Host: *h, Level: slotcheck.Basic})
+			answer, err := slotcheck.Run(ctx, slotcheck.ThisHost(h.Release.Manager), slotcheck.Ask{Host: *h, Level: slotcheck.Full})
 			return answer.Rows, err
 		},
 	}
