@@ -179,11 +179,8 @@ func pairs() []pair {
 		{hidden: "table-root-root", hider: "table-0644", right: []string{"slot-table-read"}},
 		{hidden: "docs-root", hider: "table-of-the-service"},
 		{hidden: "tree-of-another-slot", hider: "account-missing", level: "full"},
-		{hidden: "tree-of-another-slot", hider: "launcher-refuses", level: "full"},
-		{hidden: "freed-slot-not-empty", hider: "sudo-rule-missing", level: "full"},
 		{hidden: "freed-slot-not-empty", hider: "releases-0700", level: "full"},
 		{hidden: "service-before-its-groups", hider: "old-release-still-runs", level: "full"},
-		{hidden: "old-release-still-runs", hider: "config-writable", level: "full"},
 	}
 }
 
