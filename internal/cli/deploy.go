@@ -12,6 +12,7 @@ import (
 	"agentworks-deploy/internal/fleet"
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/slotcheck"
 )
 
 // sampleRelease lies beside the program; it is what a lab gets without --release.
@@ -25,7 +26,7 @@ func (a *app) deploy() *cobra.Command {
 		use:   "deploy (<host>… | --all)",
 		short: "Make a release live on a host, and prove it",
 		long: `Send a release, verify every byte, make it live in one step, restart the services,
-judge their health, and run the self-test. A failure before the switch leaves the
+judge their health, and run the self-test at level full. A failure before the switch leaves the
 host as it was; one after it says what runs now, and nothing is rolled back.
 No step needs root: a host that is not provisioned is refused, unless --provision
 runs that verb first over the admin channel. A lab is always provisioned first, and
@@ -138,7 +139,7 @@ func (a *app) deployed(host *hosts.Host, done fleet.Deployed, strict bool, err e
 	if len(done.SelfTest) == 0 {
 		return done.Exit, errors.Join(err, bad)
 	}
-	proof := report.New(host.Name, "basic", done.Release, done.SelfTest, strict)
+	proof := report.New(host.Name, string(slotcheck.Full), done.Release, done.SelfTest, strict)
 	bad = errors.Join(bad, proof.Write(a.stdout, report.Formats()[0], a.style()))
 	if err == nil && proof.Exit != report.ExitOK {
 		err = report.Coded(done.Exit, "release %s is live on %s and its services are healthy, but the self-test did not pass; nothing was rolled back", done.Release, host.Name)
