@@ -69,19 +69,20 @@ func run(args, env []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	mounts := needsMounts(&conf.policy)
-	if mounts && !self.canMount() {
+	if needsMounts(&conf.policy) && !self.canMount() {
 		if cmd.namespaced {
 			return 0, errors.New("user namespace: it gives no CAP_SYS_ADMIN and CAP_SETPCAP here")
 		}
 		return launchInNamespace(cmd, env, self, conf)
 	}
-	return 0, confine(cmd, env, self, conf, abi, mounts)
+	return 0, confine(cmd, env, self, conf, abi)
 }
 
 // confine does the work in the order that docs/sandbox.md gives, and does not
-// return when the command started.
-func confine(cmd command, env []string, self identity, conf config, abi landlock.ABI, mounts bool) error {
+// return when the command started. Where mounts can be made they are, also for a
+// policy that asks for none: /run is closed whatever it says.
+func confine(cmd command, env []string, self identity, conf config, abi landlock.ABI) error {
+	mounts := self.canMount()
 	if mounts {
 		if err := ownMountNamespace(); err != nil {
 			return err

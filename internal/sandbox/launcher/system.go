@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"agentworks-deploy/internal/sandbox/policy"
+
+	"golang.org/x/sys/unix"
 )
 
 // programFolders may be read, executed and listed by every command. Where they
@@ -53,10 +55,24 @@ func systemGrants(p *policy.Policy, env []string) []grant {
 	if p.PrivatePTS {
 		add(terminal, "/dev/ptmx")
 	}
+	if name := ownDocker(env); name != "" {
+		add(write, name) // what it takes to connect
+	}
 	if !p.BrowserScoped {
 		add(write, sharedBrowserFolders(env)...)
 	}
 	return grants
+}
+
+// ownDocker returns the socket of the account's own docker where DOCKER_HOST
+// says that the command has one. It is slotctl that says so to a slot; no other
+// path is taken, or a caller could name any socket of the account.
+func ownDocker(env []string) string {
+	name := fmt.Sprintf("/run/user/%d/docker.sock", unix.Geteuid())
+	if getenv(env, "DOCKER_HOST") != "unix://"+name {
+		return ""
+	}
+	return name
 }
 
 // extraSystemPaths reads SANDBOX_EXTRA_SYSTEM_PATHS, the administrator's list

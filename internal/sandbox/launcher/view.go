@@ -43,8 +43,10 @@ func makeView(set *grantSet, p *policy.Policy) (*view, error) {
 	return v, nil
 }
 
-// privateAreas lists what becomes empty: /tmp, /dev/shm, private roots, and
-// /dev/pts, which gets terminals of its own.
+// privateAreas lists what becomes empty: /tmp, /dev/shm, private roots,
+// /dev/pts, which gets terminals of its own, and always /run, since Landlock
+// leaves the machine's sockets open before its ABI 9: a user manager of the
+// account runs whatever it is asked to, outside every sandbox.
 func privateAreas(set *grantSet, p *policy.Policy) ([]*area, error) {
 	var areas []*area
 	add := func(a *area) {
@@ -62,6 +64,8 @@ func privateAreas(set *grantSet, p *policy.Policy) ([]*area, error) {
 		{p.PrivateTmp, "/tmp", true, area{fstype: "tmpfs", options: []string{"mode=1777"}, rights: landlock.Write, writable: true}},
 		{ownSharedMemory(p), "/dev/shm", false, area{fstype: "tmpfs", options: []string{"mode=1777"}, rights: landlock.Write, writable: true}},
 		{p.PrivatePTS, "/dev/pts", true, area{fstype: "devpts", options: []string{"ptmxmode=0666", "mode=0620"}, rights: landlock.Terminal, writable: true}},
+		{true, "/run", false, area{fstype: "tmpfs", options: []string{"mode=0755"}, rights: landlock.List}},
+		{true, "/var/run", false, area{fstype: "tmpfs", options: []string{"mode=0755"}, rights: landlock.List}},
 	}
 	for _, o := range own {
 		if !o.wanted {
