@@ -77,12 +77,14 @@ type Database struct {
 	groups     map[string]Group
 	userNames  []string // in the order of the answer
 	groupNames []string
+	// Names by id, to find those that share one.
+	uids, gids map[uint32][]string
 }
 
 // Load reads all accounts that the host lists, and those named, which a
 // directory service may know without listing them.
 func Load(ctx context.Context, getent Getent, names ...string) (*Database, error) {
-	db := &Database{users: map[string]User{}, groups: map[string]Group{}}
+	db := &Database{users: map[string]User{}, groups: map[string]Group{}, uids: map[uint32][]string{}, gids: map[uint32][]string{}}
 	for _, keys := range [][]string{nil, names} {
 		if keys != nil && len(keys) == 0 {
 			continue
@@ -120,6 +122,7 @@ func (db *Database) add(ctx context.Context, getent Getent, keys []string) error
 		if _, known := db.users[u.Name]; !known { // the first source wins, as in nsswitch.conf
 			db.users[u.Name] = u
 			db.userNames = append(db.userNames, u.Name)
+			db.uids[u.UID] = append(db.uids[u.UID], u.Name)
 		}
 	}
 	if out, err = getent(ctx, "group", keys...); err != nil {
@@ -133,6 +136,7 @@ func (db *Database) add(ctx context.Context, getent Getent, keys []string) error
 		if _, known := db.groups[g.Name]; !known {
 			db.groups[g.Name] = g
 			db.groupNames = append(db.groupNames, g.Name)
+			db.gids[g.GID] = append(db.gids[g.GID], g.Name)
 		}
 	}
 	return nil

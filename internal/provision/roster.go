@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,14 +115,13 @@ func (s *survey) group(name string) (g accounts.Group, missing bool) {
 	return g, !ok
 }
 
-// member looks at one slot. An account of that name is ours only with the home
-// that we would give it (case P-03).
+// member looks at one slot. What is missing is made; an account that is there
+// must be the slot's (accounts.CheckSlot).
 func (s *survey) member(name string, bad *conflicts) member {
-	m := member{name: name}
 	g, noGroup := s.group(name)
 	u, exists := s.db.User(name)
-	m.gid, m.newGroup, m.uid, m.newUser = g.GID, noGroup, u.UID, !exists
-	home := s.layout.SlotHome(name)
+	m := member{name: name, uid: u.UID, gid: g.GID, newUser: !exists, newGroup: noGroup}
+	err := s.db.CheckSlot(name, s.layout.SlotHome(name))
 	switch {
 	case !exists:
 		for _, other := range g.Members {
@@ -129,18 +129,10 @@ func (s *survey) member(name string, bad *conflicts) member {
 				bad.add("the group %s exists without its account and holds %s", name, other)
 			}
 		}
-	case u.Home != home:
-		bad.add("the account %s (%s) has the home %s and not %s, so it belongs to something else: choose another slots.prefix, or remove it with userdel %s",
-			name, s.source(name), u.Home, home, name)
-	case u.UID == 0 || u.GID == 0:
-		bad.add("the account %s has uid %d and gid %d", name, u.UID, u.GID)
+	case err != nil && !errors.Is(err, accounts.ErrMissing):
+		bad.add("%s (%s): %v; choose another slots.prefix, or, where nobody needs it, userdel %s", name, s.source(name), err, name)
 	case noGroup:
-		if i := slices.IndexFunc(s.db.Groups(), func(g accounts.Group) bool { return g.GID == u.GID }); i >= 0 {
-			bad.add("the primary group of %s is %s and not %s", name, s.db.Groups()[i].Name, name)
-		}
 		m.gid = u.GID
-	case u.GID != g.GID:
-		bad.add("the primary group of %s is gid %d, but the group %s has gid %d", name, u.GID, name, g.GID)
 	}
 	return m
 }
@@ -320,7 +312,9 @@ func (s *survey) twins(r *roster, bad *conflicts) {
 
 func (s *survey) twin(r *roster, bad *conflicts, kind string, id uint32, a, b string) {
 	ours := func(name string) bool {
-		return name == r.shared.Name || name == r.service.Name || slices.ContainsFunc(r.slots, func(m member) bool { return m.name == name })
+		return name == r.shared.Name || name == r.service.Name || slices.ContainsFunc(r.slots, func(m member) bool {
+			return m.name == name && m.newUser // CheckSlot looked at the others
+		})
 	}
 	if ours(a) || ours(b) {
 		bad.add("%s and %s share %s %d", a, b, kind, id)
