@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"path"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,21 +16,21 @@ import (
 // options. What any of those would read in another way is refused here, once,
 // instead of being quoted by five grammars (cases B05, B45).
 var (
-	hostName    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-	productName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}[a-z0-9]$`)
-	prefixName  = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}$`)
-	plainPath   = regexp.MustCompile(`^/[A-Za-z0-9_./+@-]+$`)
-	unitName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9:_.@-]*$`)
-	labName     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-	sshWord     = regexp.MustCompile(`^[A-Za-z0-9_\[][A-Za-z0-9_.:@%\[\]-]*$`)
-	regionName  = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]$`)
-	awsWord     = regexp.MustCompile(`^[A-Za-z0-9_.:/@+-]+$`)
-	instanceID  = regexp.MustCompile(`^m?i-[0-9a-f]{8,17}$`)
-	shareWord   = regexp.MustCompile(`^([1-9][0-9]{0,6}|[1-9][0-9]?%|100%|0)$`)
-	bucketName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-	envKey      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	groupName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`) // one segment of an API path
-	kvWord      = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+	hostName    = newRule(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	productName = newRule(`^[a-z][a-z0-9-]{0,22}[a-z0-9]$`)
+	prefixName  = newRule(`^[a-z][a-z0-9]{0,15}$`)
+	plainPath   = newRule(`^/[A-Za-z0-9_./+@-]+$`)
+	unitName    = newRule(`^[A-Za-z0-9_][A-Za-z0-9:_.@-]*$`)
+	labName     = newRule(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	sshWord     = newRule(`^[A-Za-z0-9_\[][A-Za-z0-9_.:@%\[\]-]*$`)
+	regionName  = newRule(`^[a-z]{2}(-[a-z]+)+-[0-9]$`)
+	awsWord     = newRule(`^[A-Za-z0-9_.:/@+-]+$`)
+	instanceID  = newRule(`^m?i-[0-9a-f]{8,17}$`)
+	shareWord   = newRule(`^([1-9][0-9]{0,6}|[1-9][0-9]?%|100%|0)$`)
+	bucketName  = newRule(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	envKey      = newRule(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	groupName   = newRule(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`) // one segment of an API path
+	kvWord      = newRule(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 )
 
 // systemRoots never hold an app, docs or home folder directly or below.
@@ -69,7 +68,7 @@ func parent(key string) string {
 	return ""
 }
 
-func (c *checker) matches(key, value string, rule *regexp.Regexp) {
+func (c *checker) matches(key, value string, rule *rule) {
 	if !rule.MatchString(value) {
 		c.bad(key, "%q does not match %s", value, rule)
 	}

@@ -3,10 +3,11 @@ package onhost
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 
 	"agentworks-deploy/internal/provision"
 	"agentworks-deploy/internal/remote"
@@ -64,7 +65,7 @@ func openSelf() (io.ReadCloser, error) {
 // takeDelivered reads a file that launchScript put into root's folder, and
 // removes it; the folder goes with its last file.
 func takeDelivered(name, sum string) ([]byte, error) {
-	if !hexSum.MatchString(sum) {
+	if raw, err := hex.DecodeString(sum); err != nil || len(raw) != sha256.Size {
 		return nil, fmt.Errorf("%q is no sha256", sum)
 	}
 	file := DeliveredFile(name, sum)
@@ -78,5 +79,3 @@ func takeDelivered(name, sum string) ([]byte, error) {
 	_ = os.Remove(UploadFolder) // refused while it holds anything
 	return data, nil
 }
-
-var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -70,10 +70,7 @@ func (c *ssmChannel) s3(ctx context.Context, method, object string, body io.Read
 // counts, as it does for AWS's own tools.
 func (c *ssmChannel) sign(ctx context.Context, method, object string) (string, error) {
 	cfg := c.service.config
-	domain := "amazonaws.com"
-	if strings.HasPrefix(cfg.Region, "cn-") {
-		domain += ".cn"
-	}
+	domain := awsDomain(cfg.Region)
 	base := fmt.Sprintf("https://%s.s3.%s.%s/", c.way.Bucket, cfg.Region, domain)
 	if strings.Contains(c.way.Bucket, ".") { // a wildcard certificate covers no dot
 		base = fmt.Sprintf("https://s3.%s.%s/%s/", cfg.Region, domain, c.way.Bucket)

@@ -17,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
 	"github.com/aws/smithy-go"
@@ -44,9 +43,8 @@ const (
 // ssmService is the API client of one region and profile.
 type ssmService struct {
 	api    *ssm.Client
-	stacks *cloudformation.Client
 	config aws.Config
-	http   *http.Client // for S3
+	http   *http.Client // for S3 and CloudFormation
 	way    hosts.SSMChannel
 	// patience with a command; values so that tests need not wait
 	execution, firstPoll, lastPoll, heartbeat, appears time.Duration
@@ -70,7 +68,7 @@ func connectSSM(ctx context.Context, way hosts.SSMChannel) (*ssmService, error) 
 	}
 	cfg.HTTPClient = ownBody{cfg.HTTPClient}
 	return &ssmService{
-		api: ssm.NewFromConfig(cfg), stacks: cloudformation.NewFromConfig(cfg), config: cfg, http: &http.Client{Timeout: 15 * time.Minute}, way: way,
+		api: ssm.NewFromConfig(cfg), config: cfg, http: &http.Client{Timeout: 15 * time.Minute}, way: way,
 		execution: ssmExecution, firstPoll: ssmFirstPoll, lastPoll: ssmLastPoll, heartbeat: ssmHeartbeat, appears: ssmAppears,
 	}, nil
 }
@@ -247,21 +245,6 @@ func (s *ssmService) instance(ctx context.Context, i hosts.SSMInstance) (string,
 		return "", report.Coded(report.ExitUsage, "%d managed instances in %s have the tag %s: name one, or use channels.admin.ssm.targets", n, s.way.Region, i.Tag)
 	}
 	return aws.ToString(out.InstanceInformationList[0].InstanceId), nil
-}
-
-func (s *ssmService) stackOutput(ctx context.Context, stack, output string) (string, error) {
-	out, err := s.stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &stack})
-	if err != nil {
-		return "", s.explain(err, "look up stack "+stack)
-	}
-	for _, st := range out.Stacks {
-		for _, o := range st.Outputs {
-			if aws.ToString(o.OutputKey) == output {
-				return aws.ToString(o.OutputValue), nil
-			}
-		}
-	}
-	return "", report.Coded(report.ExitUnfinished, "stack %s in %s has no output %s", stack, s.way.Region, output)
 }
 
 func encodeBase64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

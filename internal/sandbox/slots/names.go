@@ -2,13 +2,20 @@ package slots
 
 import "regexp"
 
+// The lengths are not in the patterns: a counted repetition is unrolled when it
+// is compiled, which every call of slotctl would wait for.
 var (
-	prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}$`)
-	userPattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+	userPattern   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+)
+
+const (
+	maxPrefix = 16
+	maxUserID = 128
 )
 
 // ValidPrefix says whether p may stand before a slot's number.
-func ValidPrefix(p string) bool { return prefixPattern.MatchString(p) }
+func ValidPrefix(p string) bool { return len(p) <= maxPrefix && prefixPattern.MatchString(p) }
 
 // ValidSlot says whether name is a slot name of prefix: the prefix and at least
 // two digits (slot01, slot99, slot100).
@@ -31,5 +38,5 @@ func ValidUserID(id string) bool {
 	case ".", "..", "_shared", "_system_global_secrets":
 		return false
 	}
-	return userPattern.MatchString(id)
+	return len(id) <= maxUserID && userPattern.MatchString(id)
 }
