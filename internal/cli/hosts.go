@@ -17,7 +17,7 @@ func (a *app) hosts() *cobra.Command {
 		use:     "hosts",
 		short:   "List, show and check the host files",
 		example: program + " hosts list",
-	}, a.hostsList(), a.hostsShow(), a.hostsValidate())
+	}, a.hostsList(), a.hostsShow(), a.hostsValidate(), a.hostsSchema())
 }
 
 func (a *app) hostsList() *cobra.Command {
@@ -109,6 +109,28 @@ The environment and --set count, as they do for a verb.`,
 			fmt.Fprintf(a.stdout, "OK    %s\n", name)
 		}
 		return a.faults(faults, len(names))
+	})
+}
+
+func (a *app) hostsSchema() *cobra.Command {
+	return a.command(doc{
+		use:   "schema",
+		short: "Print the JSON Schema of host files, for editors",
+		long: `Print the JSON Schema of host files. An editor with a YAML language server completes
+and checks a file that begins with the line
+
+  # yaml-language-server: $schema=schema.json
+
+as those in hosts/ do. What only loading can judge stays with hosts validate.`,
+		example: program + " hosts schema >hosts/schema.json",
+		args:    cobra.NoArgs,
+	}, func(context.Context, []string) (int, error) {
+		text, err := hosts.Schema()
+		if err != nil {
+			return 0, fmt.Errorf("make the schema: %w", err)
+		}
+		_, err = a.stdout.Write(text)
+		return 0, err
 	})
 }
 

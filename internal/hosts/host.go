@@ -10,7 +10,7 @@ package hosts
 type Host struct {
 	Name     string   `json:"name" yaml:"-"`
 	Product  string   `json:"product" yaml:"product"`
-	Tier     string   `json:"tier,omitempty" yaml:"tier"` // single | team
+	Tier     string   `json:"tier,omitempty" yaml:"tier" words:"single|team"` // single | team
 	Paths    Paths    `json:"paths" yaml:"paths"`
 	Slots    Slots    `json:"slots" yaml:"slots"`
 	Channels Channels `json:"channels" yaml:"channels"`
@@ -33,11 +33,11 @@ type Paths struct {
 
 // Slots says which slot accounts there are and how sudo reaches them.
 type Slots struct {
-	Mode        string `json:"mode" yaml:"mode"` // off | optin | on
+	Mode        string `json:"mode" yaml:"mode" words:"off|optin|on"` // off | optin | on
 	Prefix      string `json:"prefix" yaml:"prefix"`
 	Count       int    `json:"count" yaml:"count"`
-	IDs         int    `json:"ids,omitempty" yaml:"ids"`   // first id of the block of 1,000; 0: the first free one
-	Sudo        string `json:"sudo,omitempty" yaml:"sudo"` // "" | direct
+	IDs         int    `json:"ids,omitempty" yaml:"ids"`                  // first id of the block of 1,000; 0: the first free one
+	Sudo        string `json:"sudo,omitempty" yaml:"sudo" words:"direct"` // "" | direct
 	RequestFile bool   `json:"request_file,omitempty" yaml:"request_file"`
 	MaxCommands int    `json:"max_commands,omitempty" yaml:"max_commands"`
 }
@@ -130,7 +130,7 @@ type SSMInstance struct {
 // Release says what a deploy restarts, asks and keeps.
 type Release struct {
 	Keep     int      `json:"keep" yaml:"keep"`
-	Manager  string   `json:"manager" yaml:"manager"` // user | system
+	Manager  string   `json:"manager" yaml:"manager" words:"user|system"` // user | system
 	Services []string `json:"services" yaml:"services"`
 	Health   []string `json:"health" yaml:"health"`
 }
@@ -155,7 +155,7 @@ type Vault struct {
 	Mount         string `json:"mount,omitempty" yaml:"mount"`
 	Prefix        string `json:"prefix,omitempty" yaml:"prefix"`
 	PlatformGroup string `json:"platform_group,omitempty" yaml:"platform_group"`
-	From          string `json:"from,omitempty" yaml:"from"` // host | operator
+	From          string `json:"from,omitempty" yaml:"from" words:"host|operator"` // host | operator
 	// TokenFile or AppRole log in; without both VAULT_TOKEN of the agent's
 	// environment (from host) or of one's own does.
 	TokenFile string   `json:"token_file,omitempty" yaml:"token_file"`
