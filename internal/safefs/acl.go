@@ -77,6 +77,28 @@ func (a ACL) WithGroup(gid int, perm uint16) ACL {
 	return out
 }
 
+// Without is a without the named entries that drop says. Where none is left, a
+// list of the three others says the same, with what the mask left the group.
+func (a ACL) Without(drop func(ACLEntry) bool) ACL {
+	named := func(e ACLEntry) bool { return e.Tag == ACLUser || e.Tag == ACLNamed }
+	out := slices.DeleteFunc(slices.Clone(a), func(e ACLEntry) bool { return named(e) && drop(e) })
+	if slices.ContainsFunc(out, named) {
+		return out
+	}
+	mask := slices.IndexFunc(out, func(e ACLEntry) bool { return e.Tag == ACLMask })
+	if mask < 0 {
+		return out
+	}
+	perm := out[mask].Perm
+	out = slices.Delete(out, mask, mask+1)
+	for i, e := range out {
+		if e.Tag == ACLGroup {
+			out[i].Perm = e.Perm & perm
+		}
+	}
+	return out
+}
+
 func compareACL(a, b ACLEntry) int {
 	return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID))
 }
@@ -172,6 +194,28 @@ func (n *Node) ACL(kind ACLKind) (ACL, error) {
 		return nil, fmt.Errorf("%s of %s: %w", kind, n.path, err)
 	}
 	return a, nil
+}
+
+// ACL reads one of the lists of what the name stands for by now: enough to tell
+// whether there is anything to do, at the price of one call.
+func (e *Entry) ACL(kind ACLKind) (ACL, error) {
+	if e.Stat.IsLink() {
+		return nil, nil
+	}
+	buf := make([]byte, 512)
+	for {
+		n, err := unix.Lgetxattr(e.dir.proc()+"/"+e.Name, string(kind), buf)
+		switch err {
+		case nil:
+			return ParseACL(buf[:n])
+		case unix.ERANGE:
+			buf = make([]byte, 1<<16) // the most an attribute can hold
+		case unix.ENODATA, unix.ENOTSUP, unix.ENOENT:
+			return nil, nil
+		default:
+			return nil, fail("read "+string(kind)+" of", e.Path(), err)
+		}
+	}
 }
 
 // EnsureACL gives the file the list and says whether it had to; nil removes it.

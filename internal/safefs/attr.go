@@ -15,10 +15,14 @@ type Stat struct {
 	Links    uint64
 	UID, GID int
 	Size     int64
+	// Changed is the ctime in nanoseconds since 1970: the last time that its
+	// content, its mode or one of its names changed. Nobody can set it.
+	Changed int64
 }
 
 func newStat(st *unix.Stat_t) Stat {
-	return Stat{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode, Links: uint64(st.Nlink), UID: int(st.Uid), GID: int(st.Gid), Size: st.Size}
+	return Stat{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode, Links: uint64(st.Nlink), UID: int(st.Uid), GID: int(st.Gid), Size: st.Size,
+		Changed: st.Ctim.Nano()}
 }
 
 // Perm is the mode without the type: setuid, setgid, sticky and rwx bits.
@@ -103,6 +107,16 @@ func (a Attr) Diff(st Stat) string {
 		parts = append(parts, fmt.Sprintf("mode %04o → %04o", st.Perm(), want.Perm()))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Frozen says that not even root can change the file: it is immutable or takes
+// only additions (chattr(1)). False where the file system does not tell.
+func (n *Node) Frozen() (bool, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(n.fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil {
+		return false, fail("stat", n.path, err)
+	}
+	return st.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0, nil
 }
 
 // Ensure gives the file what a asks for and says what it changed; it touches

@@ -16,6 +16,7 @@
 package safefs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -71,6 +72,20 @@ func (d *Dir) Dir(rel string) (*Dir, error) {
 	return newDir(fd, path.Join(d.path, rel)), nil
 }
 
+// Own opens the folder name in d as long as it is d's own: something mounted
+// there belongs to whoever mounted it, and is refused with an error that
+// errors.Is(err, unix.EXDEV).
+func (d *Dir) Own(name string) (*Dir, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	fd, err := openat2(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, within)
+	if err != nil {
+		return nil, fail("open", path.Join(d.path, name), err)
+	}
+	return newDir(fd, path.Join(d.path, name)), nil
+}
+
 // Open holds the file rel below d, whatever its type; a link at its end is the
 // node itself.
 func (d *Dir) Open(rel string) (*Node, error) {
@@ -91,8 +106,11 @@ func (d *Dir) Lstat(rel string) (Stat, error) {
 	return n.Stat()
 }
 
+// ErrNotRegular is why a file's content is not read.
+var ErrNotRegular = errors.New("not a regular file")
+
 // OpenRegular opens the regular file rel below d for reading; anything else is
-// refused before it is opened.
+// refused before it is opened, with ErrNotRegular.
 func (d *Dir) OpenRegular(rel string) (*os.File, error) {
 	n, err := d.Open(rel)
 	if err != nil {
@@ -104,7 +122,7 @@ func (d *Dir) OpenRegular(rel string) (*os.File, error) {
 		return nil, err
 	}
 	if !st.IsRegular() {
-		return nil, fmt.Errorf("open %s: a %s, not a regular file", n.path, st.Kind())
+		return nil, fmt.Errorf("open %s: a %s, %w", n.path, st.Kind(), ErrNotRegular)
 	}
 	fd, err := unix.Open(n.proc(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -253,7 +271,10 @@ func openat2(dirfd int, name string, flags int, mode uint32, resolve uint64) (in
 
 // fail words an error. Errors.Is sees the errno.
 func fail(op, path string, err error) error {
-	if err == unix.ELOOP {
+	switch err {
+	case unix.EXDEV:
+		return fmt.Errorf("%s %s: something is mounted there, which is left alone: %w", op, path, err)
+	case unix.ELOOP:
 		return fmt.Errorf("%s %s: there is a link on the way, which is not followed here: %w", op, path, err)
 	}
 	return &fs.PathError{Op: op, Path: path, Err: err}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
@@ -40,6 +42,9 @@ func Rebuild(ctx context.Context, sys System, req Request) (rows []report.Row, e
 func (r *run) rebuild() error {
 	old, err := r.etc.ReadFile(r.tableName(), maxTable)
 	gone := errors.Is(err, fs.ErrNotExist)
+	if errors.Is(err, safefs.ErrNotRegular) || errors.Is(err, unix.ELOOP) {
+		return report.Coded(report.ExitState, "%w; next, on the host: look at it, then rm %s; then the same again", err, r.SlotTable())
+	}
 	if err != nil && !gone {
 		return err
 	}

@@ -3,6 +3,7 @@ package slottable
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"agentworks-deploy/internal/report"
 )
@@ -27,9 +28,23 @@ func Release(ctx context.Context, sys System, req Request) (slot string, rows []
 func (r *run) release(ctx context.Context) (string, error) {
 	slot := r.table.Slot(r.User)
 	if slot == "" {
-		return "", report.Coded(report.ExitState, "%s holds no slot", r.User)
+		next := "agentworks-deploy slots status " + r.Host + " says who holds what"
+		if holder := r.table.User(r.User); holder != "" { // a slot where a user belongs
+			next = "agentworks-deploy slots release " + r.Host + " " + holder + ", who holds that slot"
+		}
+		return "", report.Coded(report.ExitState, "%s holds no slot; next: %s", r.User, next)
 	}
-	if err := r.takeTree(ctx, r.User, slot, "given back to "+r.Product); err != nil {
+	if _, ok := r.account(slot); !ok {
+		return "", r.notProvisioned(fmt.Errorf("there is no account %s", slot))
+	}
+	take := func(dry bool) error { return r.takeTree(ctx, r.User, slot, "given back to "+r.Product, dry) }
+	if err := r.rehearse(take); err != nil {
+		return "", err
+	}
+	if err := take(r.Plan); err != nil {
+		return "", err
+	}
+	if err := r.disarm(ctx, slot); err != nil {
 		return "", err
 	}
 	if err := r.note(slot, r.User); err != nil {

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 const (
 	serviceID = 71000
 	strangeID = 71900
+	sharedID  = 71901
 	slotCount = 5
 )
 
@@ -48,8 +49,7 @@ func newScratch(t *testing.T) *scratch {
 	// The service account reads the table back, so it must get to it.
 	s.mode(filepath.Dir(s.root), 0, 0, 0o711)
 	s.mode(s.root, 0, 0, 0o755)
-	s.dir("/proc/sys/fs", 0, 0, 0o755)
-	s.file("/proc/sys/fs/protected_hardlinks", "1\n", 0, 0, 0o644)
+	s.dir("/proc", 0, 0, 0o755)
 	s.dir("/etc/agentworks", 0, serviceID, 0o751)
 	s.file("/etc/agentworks/slots.json", `{"slots":{}}`, 0, serviceID, 0o640)
 	s.dir("/srv/vs/data/docs/_users", serviceID, serviceID, 0o711)
@@ -71,13 +71,14 @@ func scratchSystem(root string, count int) System {
 		var out strings.Builder
 		add := func(name string, id int, member string) {
 			if database == "passwd" {
-				fmt.Fprintf(&out, "%s:x:%d:%d:::\n", name, id, id)
+				fmt.Fprintf(&out, "%s:x:%d:%d::/srv/vs/slots/home/%s:\n", name, id, id, name)
 			} else {
 				fmt.Fprintf(&out, "%s:x:%d:%s\n", name, id, member)
 			}
 		}
 		add("root", 0, "")
 		add("vs", serviceID, "")
+		add("slotshared", sharedID, "vs")
 		for n := 1; n <= count; n++ {
 			add(fmt.Sprintf("slot%02d", n), slotID(n), "vs")
 		}

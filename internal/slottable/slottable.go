@@ -116,7 +116,7 @@ func begin(ctx context.Context, sys System, req Request, verb string) (*run, err
 
 // load reads the table and the note beside it.
 func (r *run) load() (err error) {
-	if r.table, err = readTable(r.etc, r.tableName(), r.Prefix); err != nil {
+	if r.table, err = readTable(r.etc, r.tableName(), r.Prefix, r.Host); err != nil {
 		return err
 	}
 	r.history, err = readHistory(r.etc, r.historyName())
@@ -124,7 +124,7 @@ func (r *run) load() (err error) {
 }
 
 func (r *run) open(ctx context.Context, verb string) (err error) {
-	if r.db, err = accounts.Load(ctx, r.sys.Getent, append(r.names(), r.Product)...); err != nil {
+	if r.db, err = accounts.Load(ctx, r.sys.Getent, append(r.names(), r.Product, r.SharedGroup())...); err != nil {
 		return err
 	}
 	var ok bool
@@ -182,6 +182,36 @@ func (r *run) at(path string) string { return r.sys.Root + path }
 func (r *run) account(name string) (ids, bool) {
 	u, ok := r.db.User(name)
 	return ids{int(u.UID), int(u.GID)}, ok
+}
+
+// identity refuses an account that only has a slot's name: whoever gets it would
+// be given a stranger's account, and the stranger the user's tree.
+func (r *run) identity(slot string) error {
+	err := r.db.CheckSlot(slot, r.SlotHome(slot))
+	switch {
+	case errors.Is(err, accounts.ErrMissing):
+		return r.notProvisioned(err)
+	case err != nil:
+		return report.Coded(report.ExitState, "%s is not given to anybody: %w; next, on the host, where nobody needs that account: userdel %s; then agentworks-deploy provision %s", slot, err, slot, r.Host)
+	}
+	return nil
+}
+
+// isSlot says whether an id is a slot's.
+func (r *run) isSlot(uid int) bool {
+	return slices.ContainsFunc(r.names(), func(slot string) bool {
+		own, ok := r.account(slot)
+		return ok && own.uid == uid
+	})
+}
+
+// aboveCount is what is wrong about a slot that is held and not among names.
+func (r *run) aboveCount() string {
+	return fmt.Sprintf("slots.count of the host file is %d", r.Count)
+}
+
+func (r *run) aboveCountNext(user string) string {
+	return fmt.Sprintf("raise slots.count and agentworks-deploy provision %s, or agentworks-deploy slots release %s %s", r.Host, r.Host, user)
 }
 
 func (r *run) notProvisioned(err error) error {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
@@ -51,18 +53,10 @@ func Show(ctx context.Context, sys System, req Request) (st Status, rows []repor
 	if st.Table, err = r.showTable(); err != nil {
 		return st, r.rows, err
 	}
-	for _, slot := range r.table.Slots() {
-		if _, ok := r.account(slot); !ok {
-			r.fail("slot-account", slot, report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "provision", r.Host}},
-				"held by %s, and there is no such account", r.table.User(slot))
-		}
+	if _, ok := r.db.Group(r.SharedGroup()); !ok {
+		r.fail("slot-account", "", r.provision(), "there is no group %s, through which slots share folders", r.SharedGroup())
 	}
-	var names []string
-	for _, slot := range r.names() {
-		if _, ok := r.account(slot); ok {
-			names = append(names, slot)
-		}
-	}
+	names := r.showAccounts()
 	found, err := r.residues(names...)
 	if err != nil {
 		return st, r.rows, err
@@ -77,13 +71,47 @@ func Show(ctx context.Context, sys System, req Request) (st Status, rows []repor
 		if err := r.showSlot(s); err != nil {
 			return st, r.rows, err
 		}
-		if s.User == "" && s.Clean() {
+		if s.User == "" && s.Clean() && r.identity(slot) == nil {
 			free++
 		}
 	}
 	st.MaxCommands = r.showMaxCommands()
 	r.row(report.Info, "slots-free", "", "%d of %s free and clean", free, count(len(names), "slot", "slots"))
 	return st, r.rows, nil
+}
+
+// showAccounts holds every slot against its account, and returns those that have
+// one: the host's, and held ones that a lower slots.count cut off.
+func (r *run) showAccounts() (names []string) {
+	all := r.names()
+	for _, slot := range r.table.Slots() {
+		if !slices.Contains(all, slot) {
+			all = append(all, slot)
+			r.fail("slot-account", slot, report.Fix{Where: report.Operator, Note: r.aboveCountNext(r.table.User(slot))},
+				"held by %s, and no command can run as it: %s", r.table.User(slot), r.aboveCount())
+		}
+	}
+	for _, slot := range all {
+		_, exists := r.account(slot)
+		user := r.table.User(slot)
+		switch err := r.db.CheckSlot(slot, r.SlotHome(slot)); {
+		case !exists && user != "":
+			r.fail("slot-account", slot, r.provision(), "held by %s, and there is no such account", user)
+		case !exists:
+		case errors.Is(err, accounts.ErrMissing):
+			r.fail("slot-account", slot, r.provision(), "%v", err)
+		case err != nil:
+			r.fail("slot-account", slot, report.Fix{Where: report.OnHost, Note: "where nobody needs that account: userdel " + slot + ", then provision"}, "%v", err)
+		}
+		if exists {
+			names = append(names, slot)
+		}
+	}
+	return names
+}
+
+func (r *run) provision() report.Fix {
+	return report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "provision", r.Host}}
 }
 
 func (r *run) fail(check, slot string, fix report.Fix, format string, args ...any) {
@@ -130,7 +158,7 @@ func (r *run) showTable() (TableStatus, error) {
 		}
 	}
 	if _, err := r.readAsService(); err != nil {
-		fix := report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "provision", r.Host}}
+		fix := r.provision()
 		if len(r.rows) > 0 { // what is wrong with the file itself
 			fix = *r.rows[len(r.rows)-1].Fix
 		}

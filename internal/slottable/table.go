@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
@@ -68,14 +70,19 @@ func encode(others map[string]json.RawMessage, key string, value any) ([]byte, e
 	return text.Bytes(), err
 }
 
-func readTable(etc *safefs.Dir, name, prefix string) (*table, error) {
+// readTable names host in the next step of its refusals.
+func readTable(etc *safefs.Dir, name, prefix, host string) (*table, error) {
+	file := path.Join(etc.Path(), name)
 	data, err := etc.ReadFile(name, maxTable)
+	if errors.Is(err, safefs.ErrNotRegular) || errors.Is(err, unix.ELOOP) {
+		return nil, report.Coded(report.ExitState, "%w; next, on the host: look at it, then rm %s; then agentworks-deploy slots rebuild %s", err, file, host)
+	}
 	if err != nil {
 		return nil, err
 	}
 	t, err := parseTable(data, prefix)
 	if err != nil {
-		return nil, report.Coded(report.ExitState, "%s is refused as it is: %w", path.Join(etc.Path(), name), err)
+		return nil, report.Coded(report.ExitState, "%s is refused as it is: %w; next: agentworks-deploy slots rebuild %s, which goes by the groups of the users' trees", file, err, host)
 	}
 	return t, nil
 }
