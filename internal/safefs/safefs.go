@@ -79,7 +79,7 @@ func (d *Dir) Own(name string) (*Dir, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	fd, err := openat2(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, within)
+	fd, err := openat2(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0, within)
 	if err != nil {
 		return nil, fail("open", path.Join(d.path, name), err)
 	}
