@@ -66,7 +66,7 @@ func denialChecks() []check {
 	for _, d := range denials() {
 		checks = append(checks, check{d.name, d.run})
 	}
-	return append(checks, check{"deny-shadow", checkShadow})
+	return append(checks, check{"deny-shadow", checkShadow}, check{"deny-host-sockets", checkHostSockets})
 }
 
 func (d denial) run(ctx context.Context, a *audit, s subject) []report.Row {

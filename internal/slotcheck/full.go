@@ -18,6 +18,7 @@ func hostRows() []check {
 		{"service-groups", checkServiceGroups},
 		{"trees-closed", checkTreesClosed},
 		{"slot-hygiene", checkSlotHygiene},
+		{"slot-managers", checkSlotManagers},
 		{"accounts-without-slot", checkAccountsWithoutSlot},
 		{"env-required", checkEnvRequired},
 		{"host-exec", checkHostExec},

@@ -46,7 +46,7 @@ func (o operator) unwrapSlotctl(t *testing.T) {
 func confinement() []string {
 	return []string{
 		"capabilities", "deny-browser-profile", "deny-browser-profile-list", "deny-other-user", "deny-app-env", "deny-app-state",
-		"deny-list-users", "deny-list-releases", "deny-not-granted", "deny-write-outside", "deny-host-tmp", "deny-slot-run-root",
+		"deny-list-users", "deny-list-releases", "deny-not-granted", "deny-write-outside", "deny-host-tmp", "deny-slot-run-root", "deny-host-sockets",
 		"tmux-socket-unreachable", "sandbox",
 	}
 }
