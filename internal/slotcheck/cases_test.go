@@ -150,10 +150,10 @@ func TestWrongWords(t *testing.T) {
 // TestASlotctlThatHangsIsNoVerdict: each slot is waited for once, 30 s, and its
 // rows are ERROR; the host's own rows stand.
 func TestASlotctlThatHangsIsNoVerdict(t *testing.T) {
+	t.Parallel() // it waits for the real deadline, on a lab of its own
 	l := labtest.New(t, labtest.Reference())
 	o := operator{Lab: l, bin: labtest.Binaries(t), hosts: "../../hosts", host: "lab"}
 	// No slot is assigned here, so nobody may have an account either.
-	o.sh(t, `echo '{"users":[]}' >/srv/vs/data/docs/config/users.json`)
 	o.sh(t, `printf '{"users":[]}' >/srv/vs/data/docs/config/users.json`)
 	o.must(t, "deploy", "lab", "--provision")
 	o.sh(t, wrapSlotctl(`exec sleep 1000`))

@@ -85,6 +85,7 @@ func (p product) operate(t *testing.T, l *labtest.Lab, dir string) operator {
 // TestHealthyVariantsPass: hosts that are as they should be, each in a way of its
 // own. None may fail, and each row that says SKIP or WARN is expected.
 func TestHealthyVariantsPass(t *testing.T) {
+	t.Parallel()
 	with := func(change func(p *product)) product {
 		p := standard()
 		change(&p)
@@ -121,6 +122,7 @@ for d in . data data/docs data/docs/_users releases releases/vs-* releases/vs-*/
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			l := labtest.New(t, labtest.Reference())
 			if tt.before != "" {
 				l.MustExec(t, "/bin/sh", "-euc", tt.before)
@@ -133,6 +135,7 @@ for d in . data data/docs data/docs/_users releases releases/vs-* releases/vs-*/
 		})
 	}
 	t.Run("a second product on the same host", func(t *testing.T) {
+		t.Parallel()
 		l, dir := labtest.New(t, labtest.Reference()), t.TempDir()
 		second := product{name: "confida", app: "/srv/confida", docs: "/srv/confida/data/docs", prefix: "cf", mode: "on", count: 20, port: 8010, umask: "022"}
 		o2 := second.operate(t, l, dir)

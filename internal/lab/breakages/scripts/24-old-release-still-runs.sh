@@ -7,7 +7,19 @@ broken() {
 	cp -a "$release" $old
 	point_to $old
 	user_services restart vs-workspace vs-agent
+	for unit in vs-workspace vs-agent; do
+		wait_for_exe "$(user_services show -P MainPID $unit)" $old/bin/$unit
+	done
 	point_to "$release"
+}
+# restart returns before the service's program has begun, which then would be the new release's.
+wait_for_exe() {
+	for _ in $(seq 200); do
+		[ "$(readlink "/proc/$1/exe")" != "$2" ] || return 0
+		sleep 0.05
+	done
+	echo "$2 does not run" >&2
+	return 1
 }
 undone() { user_services restart vs-workspace vs-agent; }
 point_to() {
