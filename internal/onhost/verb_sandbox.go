@@ -2,6 +2,7 @@ package onhost
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"agentworks-deploy/internal/remote"
@@ -22,7 +23,7 @@ type SandboxRunArgs struct {
 }
 
 // SandboxRunData is what its envelope carries: the command's exit code, or that
-// of slotctl, the launcher or sudo. The envelope's own code is the verb's.
+// of slotctl or the launcher. Where sudo started nothing there is none. The envelope's own code is the verb's.
 type SandboxRunData struct {
 	Exit int `json:"exit"`
 }
@@ -53,5 +54,8 @@ func runSandbox(ctx context.Context, s *Session) ([]report.Row, error) {
 	}
 	exit, err := call.Run(ctx, s.Stdout, s.Stderr)
 	s.Data = SandboxRunData{Exit: exit}
+	if _, ok := errors.AsType[*shell.SudoError](err); ok {
+		return nil, fmt.Errorf("%w: is %s a slot of this host? What else is wrong says: agentworks-deploy slotcheck %s", err, args.Slot, host.Name)
+	}
 	return nil, err
 }

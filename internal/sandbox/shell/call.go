@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +14,15 @@ import (
 	"agentworks-deploy/internal/sandbox/grants"
 )
 
+// exitSudo is what sudo ends with when it starts nothing.
+const exitSudo = 1
+
 // stopTime is how long a stopped chain has: slotctl kills after 2 s.
 const stopTime = 4 * time.Second
 
 // Call is one command ready to go through the chain. It can be run once.
 type Call struct {
+	slot    string
 	argv    []string
 	request []byte
 	// Dropped lists the grants that the slot does not get.
@@ -39,29 +42,57 @@ type Output struct {
 // other accounts, and the chain did not end them either.
 var ErrLost = errors.New("the command did not end when it was stopped")
 
+// SudoError says that sudo did not start slotctl, so that the exit code and the
+// words are sudo's and no command ran.
+type SudoError struct {
+	Slot string
+	Said string // the first line of sudo
+}
+
+func (e *SudoError) Error() string {
+	return fmt.Sprintf("sudo starts nothing as %s (%s)", e.Slot, e.Said)
+}
+
 // Run runs the call and copies the command's output; the command has no input.
 // What background jobs of the command write is copied for stopTime more. When
 // ctx ends, the chain is stopped. The error is set when nothing is known of the
-// command's end, and is ctx's own when it was stopped.
+// command's end, and is ctx's own when it was stopped; a *SudoError says that no
+// command ran.
 func (c *Call) Run(ctx context.Context, stdout, stderr io.Writer) (exit int, err error) {
-	return c.run(ctx, stdout, stderr)
+	h, err := newHandover(c.request)
+	if err != nil {
+		return 0, err
+	}
+	defer h.close()
+	held := &gate{to: stderr, open: h.begun}
+	exit, err = c.run(ctx, h, stdout, held)
+	if err == nil && exit == exitSudo && !h.taken() {
+		return 0, &SudoError{Slot: c.slot, Said: held.firstLine()}
+	}
+	held.release()
+	return exit, err
 }
 
 // Capture runs the call and keeps at most limit bytes of each output.
 func (c *Call) Capture(ctx context.Context, limit int) (Output, error) {
 	stdout, stderr := &head{limit: limit}, &head{limit: limit}
-	exit, err := c.run(ctx, stdout, stderr)
+	h, err := newHandover(c.request)
+	if err != nil {
+		return Output{}, err
+	}
+	defer h.close()
+	exit, err := c.run(ctx, h, stdout, stderr)
 	o, lost := stdout.text()
 	e, more := stderr.text()
 	return Output{Exit: exit, Stdout: o, Stderr: e, Truncated: lost || more}, err
 }
 
-func (c *Call) run(ctx context.Context, stdout, stderr io.Writer) (int, error) {
+func (c *Call) run(ctx context.Context, h *handover, stdout, stderr io.Writer) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
 	}
 	cmd := exec.Command(c.argv[0], c.argv[1:]...)
-	cmd.Stdin = bytes.NewReader(c.request)
+	cmd.Stdin = h.reader
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	// No LANG: the words of sudo are read by programs.
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}

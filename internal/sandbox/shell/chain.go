@@ -116,7 +116,7 @@ func (c *Chain) Exec(slot string, req slots.Request, p *policy.Policy) (*Call, e
 	if len(text) > slots.MaxRequest {
 		return nil, fmt.Errorf("exec request: longer than %d bytes", slots.MaxRequest)
 	}
-	return &Call{argv: []string{c.Sudo, "-n", "-u", slot, c.Slotctl, "exec"}, request: text}, nil
+	return &Call{slot: slot, argv: []string{c.Sudo, "-n", "-u", slot, c.Slotctl, "exec"}, request: text}, nil
 }
 
 // check refuses what JSON would change silently, and a session that is a path.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,5 +181,65 @@ func TestCaptureOfAMissingSudo(t *testing.T) {
 	c.argv[0] = "/nonexistent/sudo"
 	if _, err := c.Capture(t.Context(), 10); err == nil || !strings.Contains(err.Error(), "start the chain") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestRunTellsSudosEndFromTheCommands: sudo's exit code is 1, and its words may
+// be a command's. Only whether the request was taken tells them apart.
+func TestRunTellsSudosEndFromTheCommands(t *testing.T) {
+	long := strings.Repeat("a", 1<<20) // more than a pipe holds
+	for name, tt := range map[string]struct {
+		script, word string
+		exit         int
+		stderr       string
+		sudo         string
+	}{
+		"sudo refuses":                 {`echo "sudo: a password is required" >&2; echo more >&2; exit 1`, "", 0, "", "sudo starts nothing as slot01 (sudo: a password is required)"},
+		"sudo refuses a long request":  {`echo "sudo: no" >&2; exit 1`, long, 0, "", "sudo starts nothing as slot01 (sudo: no)"},
+		"sudo says nothing":            {`exit 1`, "", 0, "", "sudo starts nothing as slot01 (it said nothing)"},
+		"a command that looks like it": {`cat >/dev/null; echo "sudo: a password is required" >&2; exit 1`, "", 1, "sudo: a password is required\n", ""},
+		"a long request":               {`cat >/dev/null; echo err >&2; exit 1`, long, 1, "err\n", ""},
+		"sudo warns first":             {`echo "sudo: unable to resolve host" >&2; cat >/dev/null; echo err >&2; exit 3`, "", 3, "sudo: unable to resolve host\nerr\n", ""},
+		"slotctl refuses unread":       {`echo "slotctl: refused: x" >&2; exit 126`, "", 126, "slotctl: refused: x\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := chain(t, tt.script)
+			call, err := c.Wrap(Command{Slot: "slot01", Dir: c.wf(), Argv: []string{"echo", tt.word}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stdout, stderr strings.Builder
+			exit, err := call.Run(t.Context(), &stdout, &stderr)
+			said := ""
+			if no, ok := errors.AsType[*SudoError](err); ok {
+				said = no.Error()
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if exit != tt.exit || stderr.String() != tt.stderr || said != tt.sudo {
+				t.Errorf("exit %d, %q, %q", exit, stderr.String(), said)
+			}
+		})
+	}
+}
+
+// What a command writes while it runs is not held back.
+func TestRunPassesStandardErrorOnWhileTheCommandRuns(t *testing.T) {
+	call := call(t, `cat >/dev/null; echo begun >&2; while [ ! -e "$0.go" ]; do sleep 0.02; done`)
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := call.Run(t.Context(), io.Discard, w)
+		done <- err
+	}()
+	got := make([]byte, 6)
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != "begun\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := os.WriteFile(call.argv[0]+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
