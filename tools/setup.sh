@@ -8,6 +8,10 @@ need mmdebstrap mmdebstrap
 need nsenter util-linux
 need setpriv util-linux
 need gcc gcc # go test -race
+need ssh openssh-client
+need ssh-keygen openssh-client
+need ip iproute2
+need curl curl # tries what a host does with an address
 # Independent judges of the stand-in for SSM: another client, and the published model of the service.
 [ -x /usr/bin/aws ] || missing+=(awscli)
 [ -d /usr/lib/python3/dist-packages/botocore/data/ssm ] || missing+=(python3-botocore)
