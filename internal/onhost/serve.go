@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"agentworks-deploy/internal/hosts"
@@ -45,6 +46,8 @@ type Server struct {
 	Version string
 	// IDs are the real and effective user id of this process.
 	IDs func() (real, effective int)
+	// Groups are all groups of this process, the effective one among them.
+	Groups func() ([]int, error)
 	// ServiceID is the user id of a service account.
 	ServiceID func(ctx context.Context, account string) (int, error)
 	// Lock takes the lock of root verbs, for which it waits at most wait, and
@@ -60,6 +63,7 @@ func NewServer(version string) Server {
 		Verbs:       Verbs(),
 		Version:     version,
 		IDs:         func() (int, int) { return os.Getuid(), os.Geteuid() },
+		Groups:      groups,
 		ServiceID:   serviceID,
 		Lock:        lockRoot,
 		EndChildren: endChildren,
@@ -205,7 +209,19 @@ func (s Server) prove(ctx context.Context, role remote.Role, product string) err
 	if effective != want {
 		return report.Coded(report.ExitUsage, "not the service account: this verb needs to run as %s (uid %d), and it came in as uid %d", product, want, effective)
 	}
+	held, err := s.Groups()
+	if err != nil {
+		return report.Coded(report.ExitUnfinished, "read the groups of this process: %w", err)
+	}
+	if slices.Contains(held, 0) {
+		return report.Coded(report.ExitUsage, "not only the service account: this verb came in as %s, but with root's group", product)
+	}
 	return nil
+}
+
+func groups() ([]int, error) {
+	held, err := os.Getgroups()
+	return append(held, os.Getegid()), err
 }
 
 func (s Server) answer(out, log io.Writer, req Request, data any, r result) int {

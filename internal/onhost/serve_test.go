@@ -55,6 +55,7 @@ func testServer() Server {
 	return Server{
 		Version:   "test",
 		IDs:       func() (int, int) { return 0, 0 },
+		Groups:    func() ([]int, error) { return []int{1234}, nil },
 		ServiceID: func(context.Context, string) (int, error) { return 1234, nil },
 		Lock: func(context.Context, hosts.Layout, string, time.Duration) (func() error, error) {
 			return func() error { return nil }, nil
@@ -149,6 +150,10 @@ func TestB55TheRunningAccountIsProved(t *testing.T) {
 	}
 	if e, code := ask(t, s, Request{Verb: "service"}, ""); code != report.ExitOK {
 		t.Errorf("a service verb as the service: %d %q", code, e.Error)
+	}
+	s.Groups = func() ([]int, error) { return []int{1234, 0}, nil }
+	if e, code := ask(t, s, Request{Verb: "service"}, ""); code != report.ExitUsage || !strings.Contains(e.Error, "root's group") {
+		t.Errorf("a service verb that kept root's group: %d %q", code, e.Error)
 	}
 	s.IDs = func() (int, int) { return 1234, 0 }
 	if _, code := ask(t, s, Request{Verb: "pass"}, ""); code != report.ExitUsage {
