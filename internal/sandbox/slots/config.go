@@ -16,9 +16,13 @@ import (
 // ConfigName is the allow-list's name beside slotctl.
 const ConfigName = "slotctl.json"
 
-// DefaultMaxCommands is how many commands of one slot run at once where the
+// DefaultMaxCommands is how many commands of one slot run at once, and
+// DefaultMaxProcesses how many processes and threads one slot has, where the
 // config does not say.
-const DefaultMaxCommands = 32
+const (
+	DefaultMaxCommands  = 32
+	DefaultMaxProcesses = 4096
+)
 
 const maxConfig = 1 << 20
 
@@ -40,6 +44,8 @@ type Config struct {
 	SlotTable     string   `json:"slot_table"`
 	// MaxCommands bounds the commands of one slot that run at once.
 	MaxCommands int `json:"max_commands,omitempty"`
+	// MaxProcesses bounds the processes and threads of one slot.
+	MaxProcesses int `json:"max_processes,omitempty"`
 }
 
 // ParseConfig reads and checks the text of a slotctl.json.
@@ -54,6 +60,9 @@ func ParseConfig(data []byte) (*Config, error) {
 	if c.MaxCommands == 0 {
 		c.MaxCommands = DefaultMaxCommands
 	}
+	if c.MaxProcesses == 0 {
+		c.MaxProcesses = DefaultMaxProcesses
+	}
 	return c, nil
 }
 
@@ -63,6 +72,9 @@ func (c *Config) check() error {
 	}
 	if c.MaxCommands < 0 {
 		return fmt.Errorf("max_commands %d is negative", c.MaxCommands)
+	}
+	if c.MaxProcesses < 0 {
+		return fmt.Errorf("max_processes %d is negative", c.MaxProcesses)
 	}
 	for _, f := range []struct {
 		key, value string

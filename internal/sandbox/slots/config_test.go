@@ -43,8 +43,8 @@ func TestC02AllowsProgram(t *testing.T) {
 			t.Errorf("AllowsProgram(%q) = %v, want %v", program, got, want)
 		}
 	}
-	if c.MaxCommands != DefaultMaxCommands {
-		t.Errorf("max_commands = %d, want the default", c.MaxCommands)
+	if c.MaxCommands != DefaultMaxCommands || c.MaxProcesses != DefaultMaxProcesses {
+		t.Errorf("max_commands = %d, max_processes = %d; want the defaults", c.MaxCommands, c.MaxProcesses)
 	}
 }
 
@@ -58,6 +58,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		"relative cwd":   {`"/srv/vs/slots"]`, `"slots"]`},
 		"wrong type":     {`"slot_docker": false`, `"slot_docker": "no"`},
 		"negative count": {`"slot_docker": false`, `"max_commands": -1`},
+		"negative bound": {`"slot_docker": false`, `"max_processes": -1`},
 		"not JSON":       {`{`, `<`},
 	} {
 		if _, err := ParseConfig([]byte(strings.Replace(sampleConfig, edit[0], edit[1], 1))); err == nil {

@@ -24,6 +24,7 @@ type child struct {
 	files     []uintptr // descriptors 0, 1, 2 and perhaps 3
 	userns    bool
 	uid, gid  int
+	processes uint64 // of the account, at most; see limited
 }
 
 // start starts the program in a process group of its own. Its death signal is
@@ -39,7 +40,32 @@ func (c *child) start() (pid int, err error) {
 		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: c.gid, HostID: c.gid, Size: 1}}
 		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
 	}
-	return syscall.ForkExec(c.argv[0], c.argv, &syscall.ProcAttr{Env: c.env, Files: c.files, Sys: sys})
+	err = limited(c.processes, func() error {
+		pid, err = syscall.ForkExec(c.argv[0], c.argv, &syscall.ProcAttr{Env: c.env, Files: c.files, Sys: sys})
+		return err
+	})
+	return pid, err
+}
+
+// limited runs start under a bound on how many processes and threads this
+// account has in all, and takes the bound away again, since slotctl's own
+// threads count too. What start begins keeps it: the soft limit, and in a user
+// namespace also the bound of that namespace, which the kernel takes from the
+// soft limit of whoever makes it and which nobody inside can raise. An account
+// that has a lower limit already keeps that.
+func limited(processes uint64, start func() error) error {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &was); err != nil {
+		return fmt.Errorf("read the limit of processes: %w", err)
+	}
+	if was.Cur <= processes {
+		return start()
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: min(processes, was.Max), Max: was.Max}); err != nil {
+		return fmt.Errorf("limit processes: %w", err)
+	}
+	// Raising the soft limit again needs no right.
+	return errors.Join(start(), unix.Setrlimit(unix.RLIMIT_NPROC, &was))
 }
 
 // runner starts one program and stays with it to its end. One goroutine starts,

@@ -189,13 +189,18 @@ func admit(req *Request, cfg *Config, slot string, id Identity, table processTab
 	if !ok {
 		return nil, fmt.Errorf("%s already runs %d commands at once (max_commands)", slot, cfg.MaxCommands)
 	}
-	return &child{argv: argv, env: env, userns: req.UserNS, uid: id.EUID, gid: id.EGID}, nil
+	return &child{
+		argv: argv, env: env, userns: req.UserNS, uid: id.EUID, gid: id.EGID, processes: uint64(cfg.MaxProcesses),
+	}, nil
 }
 
 // startFailure finds out why nothing was started. Namespaces that the host does
 // not give are the sandbox's failure and not the program's: never run anyway.
 func startFailure(c *child, slot string, err error) error {
 	file := c.argv[0]
+	if errors.Is(err, unix.EAGAIN) {
+		return refusal(fmt.Errorf("%s already has %d processes and threads, or as many as the host gives it (max_processes)", slot, c.processes))
+	}
 	if why := unreachable(file, slot); why != "" {
 		return &failure{ExitNotFound, "slotctl: ", fmt.Errorf("cannot start %s: %s", file, why)}
 	}
