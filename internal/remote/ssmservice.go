@@ -31,8 +31,7 @@ const (
 	ssmExecution = time.Hour         // for the command to end; between the 5 s and 172,800 s that the service keeps
 	ssmMinExec   = 5 * time.Second
 	ssmMaxExec   = 172800 * time.Second
-	ssmComment   = 100 // characters
-	ssmIDs       = 50  // instances of one send
+	ssmIDs       = 50 // instances of one send
 
 	ssmFirstPoll = 250 * time.Millisecond
 	ssmLastPoll  = 3 * time.Second
@@ -100,6 +99,7 @@ func (s *ssmService) send(ctx context.Context, script string, in *ssm.SendComman
 		return "", report.Coded(report.ExitUsage, "%d instances in one send, at most %d", len(in.InstanceIds), ssmIDs)
 	}
 	in.DocumentName = aws.String(ssmDocument)
+	in.Comment = aws.String("agentworks-deploy") // at most 100 characters
 	in.TimeoutSeconds = aws.Int32(int32(ssmDelivery / time.Second))
 	in.Parameters = map[string][]string{"commands": {script}, "executionTimeout": {strconv.Itoa(int(s.execution / time.Second))}}
 	out, err := s.api.SendCommand(ctx, in, onlyThrottled)
