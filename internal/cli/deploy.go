@@ -47,7 +47,7 @@ its default release is the sample release beside this program.`,
 		}
 		asks := map[string]fleet.Deploy{}
 		for _, host := range list {
-			if asks[host.Name], err = a.asked(ask, host, cmd.Flags().Changed("provision")); err != nil {
+			if asks[host.Name], err = a.asked(ask, host, cmd.Flags().Changed); err != nil {
 				return 0, err
 			}
 		}
@@ -74,16 +74,19 @@ its default release is the sample release beside this program.`,
 }
 
 // asked is what a deploy of host is asked for.
-func (a *app) asked(ask fleet.Deploy, host *hosts.Host, provisionGiven bool) (fleet.Deploy, error) {
+func (a *app) asked(ask fleet.Deploy, host *hosts.Host, given func(flag string) bool) (fleet.Deploy, error) {
 	lab := isLab(host)
 	ask.Programs = filepath.Dir(a.self)
 	if ask.Release == "" {
+		if given("release") {
+			return ask, report.Coded(report.ExitUsage, "--release is empty: name a folder, or a tar of one")
+		}
 		if !lab {
 			return ask, report.Coded(report.ExitUsage, "deploy %s needs --release: a folder, or a tar of one", host.Name)
 		}
 		ask.Release = filepath.Join(ask.Programs, sampleRelease)
 	}
-	if !provisionGiven {
+	if !given("provision") {
 		ask.Provision = lab
 	}
 	return ask, nil

@@ -100,7 +100,9 @@ func (p *pushed) close() {
 func (p *pushed) load(ctx context.Context) error {
 	var err error
 	if p.dir, err = p.folder(ctx); err == nil {
-		p.tree, err = release.ReadTree(ctx, p.dir)
+		if p.tree, err = release.ReadTree(ctx, p.dir); err != nil && p.unpacked != "" {
+			err = fmt.Errorf("unpacked from %s: %w", p.ask.Release, err)
+		}
 	}
 	if err != nil {
 		return wrongRelease(ctx, err)

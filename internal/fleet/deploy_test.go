@@ -24,6 +24,7 @@ import (
 type operator struct {
 	lab *labtest.Lab
 	bin string
+	env []string
 }
 
 func operatorOf(t *testing.T, lab *labtest.Lab) operator {
@@ -34,7 +35,7 @@ func operatorOf(t *testing.T, lab *labtest.Lab) operator {
 func (o operator) command(ctx context.Context, args ...string) *exec.Cmd {
 	// A umask of 077 everywhere: no mode may come from it (case B08).
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", `umask 077; exec "$0" "$@"`, filepath.Join(o.bin, "agentworks-deploy")}, args...)...)
-	cmd.Env = append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+o.lab.Name)
+	cmd.Env = append(append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+o.lab.Name), o.env...)
 	cmd.Dir = "../.." // its hosts folder
 	return cmd
 }
@@ -202,6 +203,31 @@ func TestB43UnhealthyReleaseIsLoudWithItsJournal(t *testing.T) {
 	}
 }
 
+func TestFolderThatIsNoReleaseChangesNothing(t *testing.T) {
+	o := ready(t)
+	before := o.lab.Snapshot(t, "/srv", "/etc", "/usr/local")
+	other := o.release(t, "without the services' programs")
+	if err := os.Rename(filepath.Join(other, "bin/vs-agent"), filepath.Join(other, "bin/another")); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{
+		"testdata":                  "testdata is no release: its bin/ holds no program of a service",
+		"internal":                  "internal is no release",
+		other:                       "it lacks bin/vs-agent, which vs-agent.service needs",
+		filepath.Join(other, "bin"): "is no release",
+		"":                          "--release is empty",
+	} {
+		stdout, stderr, code := o.run(t, "deploy", "lab", "--release", dir)
+		last := strings.Split(strings.TrimSpace(stderr), "\n")
+		if code != 2 || !strings.Contains(last[len(last)-1], want) {
+			t.Errorf("--release %q: exit %d\n%s%s", dir, code, stdout, stderr)
+		}
+	}
+	if diff := before.Diff(o.lab.Snapshot(t, "/srv", "/etc", "/usr/local")); len(diff) > 0 {
+		t.Errorf("refused releases changed the host:\n%s", strings.Join(diff, "\n"))
+	}
+}
+
 func TestDeployHealsABrokenLauncher(t *testing.T) {
 	o := ready(t)
 	dir := o.release(t, "launcher")
@@ -337,6 +363,8 @@ func TestDeployKilledAnywhereIsFinishedByTheNext(t *testing.T) {
 		run := func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(n)))
 			o := operatorOf(t, labtest.New(t, labtest.Reference()))
+			// Each deploy's self-test looks into every free slot: few of them will do.
+			o.env = []string{"AGENTWORKS_DEPLOY_SLOTS_COUNT=3"}
 			o.first(t)
 			began := time.Now()
 			o.must(t, "deploy", "lab", "--provision=false", "--release", o.release(t, "page 00"))

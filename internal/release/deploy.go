@@ -145,7 +145,10 @@ func (d *Deploy) ready(ctx context.Context) (bool, error) {
 		}
 		rows, err := d.Preflight.Check(ctx)
 		d.rows = append(d.rows, rows...)
-		return err
+		if err != nil || report.Count(rows).Failed > 0 {
+			return err
+		}
+		return d.Preflight.Lacks(ctx, d.m)
 	})
 	return err == nil && report.Count(d.rows).Failed == 0, err
 }
@@ -228,9 +231,9 @@ func (d *Deploy) do(ctx context.Context, payload *Payload) error {
 	}
 	if err == nil {
 		err = d.judge(ctx)
-	}
-	if err == nil {
-		err = d.selfTest(ctx)
+		if ctx.Err() == nil { // also beside sick services: slots run commands all the same
+			err = errors.Join(err, d.selfTest(ctx))
+		}
 	}
 	// On every way out: a marker that stays would pin the release (case R-04).
 	err = errors.Join(err, d.Store.Unmark(d.m.ID), d.Store.remove(staging(d.m.ID)), d.Store.dropHalves())
@@ -249,7 +252,13 @@ func (d *Deploy) loud(ctx context.Context, err error) error {
 	if d.before == d.m.ID {
 		return report.Coded(code, "current names release %s as before, but: %w", d.m.ID, err)
 	}
-	return report.Coded(code, "current names release %s now, but: %w; the release before it (%s) was not put back", d.m.ID, err, d.was)
+	back := "no release was live before it"
+	if d.before != "" {
+		back = fmt.Sprintf("the release before it (%s) was not put back; to go back: agentworks-deploy deploy %s --release <its folder or tar>", d.before, d.Preflight.Host.Name)
+	} else if d.was != "none" {
+		back = fmt.Sprintf("what was live before it (%s) was not put back", d.was)
+	}
+	return report.Coded(code, "current names release %s now, but: %w; %s", d.m.ID, err, back)
 }
 
 func (d *Deploy) clean() error {

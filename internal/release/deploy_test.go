@@ -174,6 +174,45 @@ func TestPlanChangesNothing(t *testing.T) {
 	}
 }
 
+func TestReleaseWithoutWhatTheUnitsStartIsRefused(t *testing.T) {
+	s := newSite(t)
+	shown := strings.TrimSuffix(unitText("active", "running", 7, 0), "'")
+	s.manager, s.calls = stubManager(t, shown+`ExecStart={ path=`+s.store.Layout.Current()+`/bin/vs-other ; argv[]=x ; pid=0 }\n'`)
+	before := s.state(t)
+	for _, want := range []Want{Planning, Doing} {
+		_, _, _, err := s.deploy(t, variant(t, "new"), want)
+		if report.CodeOf(err) != report.ExitUsage || !strings.Contains(err.Error(), "it lacks bin/vs-other, which vs-agent.service needs; name the folder or tar of a build with --release") {
+			t.Errorf("%v (%d)", err, report.CodeOf(err))
+		}
+	}
+	if after := s.state(t); after != before || strings.Contains(s.calls(), " restart ") {
+		t.Errorf("a refused release changed\n%s\nto\n%s", before, after)
+	}
+}
+
+func TestFolderWithoutAProgramIsNoRelease(t *testing.T) {
+	for name, files := range map[string]map[string]content{
+		"sources":         {"go.mod": {data: "module x", mode: 0o644}, "tools/run.sh": {data: "#!/bin/sh", mode: 0o755}},
+		"only our own":    {"bin/slotctl": {data: "x", mode: 0o755}, "bin/sample/bin/vs-agent": {data: "x", mode: 0o755}},
+		"not executable":  {"bin/vs-agent": {data: "x", mode: 0o644}},
+		"a release's top": {"one/bin/vs-agent": {data: "x", mode: 0o755}},
+	} {
+		_, err := ReadTree(context.Background(), tree(t, t.TempDir(), files))
+		if err == nil || !strings.Contains(err.Error(), "is no release: its bin/ holds no program of a service") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestManifestHoldsFilesFoldersAndWhatLinksLeadTo(t *testing.T) {
+	m := &Manifest{Files: map[string]File{"bin/a": {}, "lib/x/y": {}}, Links: map[string]string{"logs": logsTarget}}
+	for p, want := range map[string]bool{"bin/a": true, "./bin/a": true, "lib/x": true, "logs/today": true, "bin": true, "bin/b": false, "li": false} {
+		if m.holds(p) != want {
+			t.Errorf("holds %s: %v", p, !want)
+		}
+	}
+}
+
 func TestR08SecondDeployIsRefusedAtOnce(t *testing.T) {
 	s := newSite(t)
 	must(t, os.WriteFile(s.store.Layout.DeployLock(), []byte("4711 deploy/transfer 2026-10-04T12:00:00Z\n"), 0o600))
@@ -277,11 +316,14 @@ func TestR03FailureAfterTheSwitchIsLoudAndRollsNothingBack(t *testing.T) {
 	_, _, _, err := s.deploy(t, old, Doing)
 	must(t, err)
 	s.answer = `{"ok":false}`
-	_, _, d, err := s.deploy(t, b, Doing)
-	if report.CodeOf(err) != report.ExitState || len(d.SelfTestRows()) != 0 {
-		t.Fatalf("%v (%d)", err, report.CodeOf(err))
+	rows, _, d, err := s.deploy(t, b, Doing)
+	if row := find(rows, "health"); report.CodeOf(err) != report.ExitState || row.State != report.Fail || !strings.Contains(row.Detail, "ok is false") {
+		t.Fatalf("%v (%d) %v", err, report.CodeOf(err), rows)
 	}
-	for _, want := range []string{"current names release " + b.m.ID, "ok is false", old.m.ID + ") was not put back"} {
+	if len(d.SelfTestRows()) != 1 { // users' commands run, or not, whatever the services do
+		t.Error("no self-test beside sick services")
+	}
+	for _, want := range []string{"current names release " + b.m.ID, "ok is false", old.m.ID + ") was not put back; to go back: agentworks-deploy deploy there --release <its folder or tar>"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

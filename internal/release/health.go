@@ -96,7 +96,7 @@ func (h *Health) Judge(ctx context.Context) error {
 			if first == nil {
 				first = now
 			}
-			if err := lost(first, now); err != nil {
+			if err := h.lost(ctx, first, now); err != nil {
 				return err
 			}
 			err = h.good(ctx, client, now)
@@ -127,14 +127,20 @@ func (h *Health) Judge(ctx context.Context) error {
 }
 
 // lost tells when waiting on has no use: a unit restarted by itself since the
-// first look, or its manager gave it up.
-func lost(first, now sample) error {
+// first look, or its manager gave it up or skipped its start.
+func (h *Health) lost(ctx context.Context, first, now sample) error {
 	for i, u := range now {
 		switch {
 		case u.Restarts > first[i].Restarts:
 			return fmt.Errorf("%s restarted by itself %d time(s) since the deploy restarted it", u.Name, u.Restarts-first[i].Restarts)
 		case u.Active == "failed":
 			return errors.New(u.String())
+		case u.Active == "inactive" && u.Unmet:
+			conditions, err := h.Manager.Conditions(ctx, u.Name)
+			if err != nil || len(conditions) == 0 {
+				return errors.New(u.String())
+			}
+			return fmt.Errorf("%s: %s", u, strings.Join(conditions, ", "))
 		}
 	}
 	return nil

@@ -141,6 +141,20 @@ func TestB40OneLuckySecondIsNotHealth(t *testing.T) {
 	}
 }
 
+func TestSkippedStartIsToldAtOnceWithItsCondition(t *testing.T) {
+	show := strings.TrimSuffix(unitText("inactive", "dead", 0, 0), "'") + `ConditionResult=no\nConditionTimestampMonotonic=%s\n'`
+	m, _ := stubManager(t, fmt.Sprintf(show, "77")+"\n\t;;\n*' cat '*) echo ConditionPathExists=/srv/vs/current/bin/x")
+	err := testHealth(m, io.Discard).Judge(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "a condition of its unit is not met: ConditionPathExists=/srv/vs/current/bin/x") || strings.Contains(err.Error(), "not healthy within") {
+		t.Error(err)
+	}
+	// "no" also stands where no start was ever tried.
+	m, _ = stubManager(t, fmt.Sprintf(show, "0"))
+	if s, err := m.States(context.Background(), []string{"vs-agent.service"}); err != nil || s[0].Unmet {
+		t.Error(s, err)
+	}
+}
+
 func TestB43JournalOfAFailedUnitIsShown(t *testing.T) {
 	m, _ := stubManager(t, unitText("failed", "failed", 0, 3))
 	var log bytes.Buffer

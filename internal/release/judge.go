@@ -38,6 +38,8 @@ func (d *Deploy) judge(ctx context.Context) error {
 	outcome := Live
 	if err != nil {
 		outcome = Unhealthy
+		d.row(report.Fail, "health", "%v", err)
+		d.rows[len(d.rows)-1].Fix = &report.Fix{Where: report.Operator, Note: "mend what the services' journal names, and deploy again"}
 		d.Health.Journals(ctx, journalLines)
 	} else {
 		d.row(report.OK, "health", "%d services steady, %d health documents good", len(d.Health.Units), len(d.Health.URLs))

@@ -16,8 +16,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -106,6 +108,26 @@ func (m *Manifest) Size() int64 {
 		n += f.Size
 	}
 	return n
+}
+
+// holds tells whether the release has something at p: a file, a link, a folder,
+// or what a link of it may lead to.
+func (m *Manifest) holds(p string) bool {
+	p = path.Clean(p)
+	if _, ok := m.Files[p]; ok {
+		return true
+	}
+	for up := p; up != "."; up = path.Dir(up) {
+		if _, ok := m.Links[up]; ok {
+			return true
+		}
+	}
+	for file := range m.Files {
+		if strings.HasPrefix(file, p+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // Digest is the hex sha256 of b, the form in which manifests are announced.

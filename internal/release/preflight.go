@@ -180,6 +180,27 @@ func (p *Preflight) units(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
+// Lacks says what the units of the host's services start or ask for below
+// current and the release m does not hold: it is then no release for this host.
+func (p *Preflight) Lacks(ctx context.Context, m *Manifest) error {
+	var lacks []string
+	for _, unit := range Units(p.Host) {
+		needs, err := p.Manager.Needs(ctx, unit, p.Store.Layout.Current())
+		if err != nil {
+			return report.Coded(report.ExitState, "ask what %s starts: %w", unit, err)
+		}
+		for _, need := range needs {
+			if !m.holds(need) {
+				lacks = append(lacks, fmt.Sprintf("%s, which %s needs", need, unit))
+			}
+		}
+	}
+	if len(lacks) > 0 {
+		return report.Coded(report.ExitUsage, "%s is no release for %s, nothing was changed: it lacks %s; name the folder or tar of a build with --release", m.ID, p.Host.Name, strings.Join(lacks, ", "))
+	}
+	return nil
+}
+
 // Units are the units of the services that h names.
 func Units(h *hosts.Host) []string {
 	var names []string

@@ -160,8 +160,8 @@ func (s *Store) contentsOf(ctx context.Context, id string, other *Manifest, want
 	return nil
 }
 
-// releases lists the release folders by name, newest build last; hidden ones
-// and links are none.
+// releases lists the release folders by name, which is no order of theirs: the
+// history's numbers are. Hidden ones and links are none.
 func (s *Store) releases() ([]string, error) {
 	entries, err := os.ReadDir(s.Layout.Releases())
 	if errors.Is(err, fs.ErrNotExist) {

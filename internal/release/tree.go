@@ -42,10 +42,14 @@ func RuntimePrograms() []string {
 	return []string{"agentworks-deploy", "slotctl", "video-studio-landlock-runner"}
 }
 
-// ReadTree reads and hashes the release in the folder dir. Empty folders are no
-// part of a release. Devices, sockets, links out, and names that could not
-// cross are refused; so is a folder that differs from the manifest in it.
+// ReadTree reads and hashes the release in the folder dir. A folder without a
+// program of its own in bin/ is none. Empty folders are no part of a release.
+// Devices, sockets, links out, and names that could not cross are refused; so is
+// a folder that differs from the manifest in it.
 func ReadTree(ctx context.Context, dir string) (*Tree, error) {
+	if !runs(dir) {
+		return nil, fmt.Errorf("%s is no release: its bin/ holds no program of a service; name the folder or tar that a build made", dir)
+	}
 	t := &Tree{files: map[string]source{}, links: map[string]string{}}
 	known := newNames()
 	err := filepath.WalkDir(dir, func(full string, d fs.DirEntry, err error) error {
@@ -56,9 +60,6 @@ func ReadTree(ctx context.Context, dir string) (*Tree, error) {
 			return err
 		}
 		if full == dir {
-			if !d.IsDir() {
-				return errors.New("not a folder")
-			}
 			return nil
 		}
 		rel, err := filepath.Rel(dir, full)
@@ -101,6 +102,21 @@ func ReadTree(ctx context.Context, dir string) (*Tree, error) {
 		}
 	}
 	return t, nil
+}
+
+// runs tells whether the folder dir brings a program of its own in bin/, without
+// which no service could be started from it. It is asked before anything is read,
+// since dir may be anything, a whole disk too.
+func runs(dir string) bool {
+	entries, err := os.ReadDir(filepath.Join(dir, "bin"))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		info, err := e.Info()
+		return err == nil && !slices.Contains(RuntimePrograms(), e.Name()) &&
+			(e.Type() == fs.ModeSymlink || e.Type().IsRegular() && modeOf(info.Mode()) == ModeProgram)
+	})
 }
 
 func readManifestFile(full string) (*Manifest, error) {

@@ -40,6 +40,7 @@ type UnitState struct {
 	MainPID           int
 	Restarts          int
 	Result            string
+	Unmet             bool // its last start was skipped: a condition of its unit is not met
 }
 
 // Running tells whether the unit's service is up.
@@ -49,6 +50,9 @@ func (u UnitState) String() string {
 	s := fmt.Sprintf("%s is %s (%s)", u.Name, u.Active, u.Sub)
 	if u.Result != "" && u.Result != "success" {
 		s += ", result " + u.Result
+	}
+	if u.Unmet {
+		s += ", not started: a condition of its unit is not met"
 	}
 	if u.Restarts > 0 {
 		s += fmt.Sprintf(", restarted %d time(s) by itself", u.Restarts)
@@ -104,7 +108,7 @@ func (m *Manager) States(ctx context.Context, units []string) ([]UnitState, erro
 	if len(units) == 0 {
 		return nil, nil
 	}
-	args := append([]string{"show", "--property=Id,LoadState,ActiveState,SubState,MainPID,NRestarts,Result", "--"}, units...)
+	args := append([]string{"show", "--property=Id,LoadState,ActiveState,SubState,MainPID,NRestarts,Result,ConditionResult,ConditionTimestampMonotonic", "--"}, units...)
 	out, err := m.run(ctx, args...)
 	if err != nil {
 		return nil, err
@@ -127,11 +131,12 @@ func parseStates(out string) ([]UnitState, error) {
 	var states []UnitState
 	var u *UnitState
 	pids := 0
+	var no, looked bool // a condition that was never looked at also shows "no"
 	lines := bufio.NewScanner(strings.NewReader(out))
 	for lines.Scan() {
 		line := lines.Text()
 		if line == "" {
-			u = nil
+			u, no, looked = nil, false, false
 			continue
 		}
 		if u == nil {
@@ -152,6 +157,10 @@ func parseStates(out string) ([]UnitState, error) {
 			u.Sub = value
 		case "Result":
 			u.Result = value
+		case "ConditionResult", "ConditionTimestampMonotonic":
+			no = no || key == "ConditionResult" && value == "no"
+			looked = looked || key != "ConditionResult" && value != "0"
+			u.Unmet = no && looked
 		case "MainPID":
 			if u.MainPID, err = strconv.Atoi(value); u.MainPID < 0 {
 				err = fmt.Errorf("%d is no process", u.MainPID)
