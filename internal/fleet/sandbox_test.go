@@ -64,6 +64,8 @@ func TestSandboxRun(t *testing.T) {
 	c := newChain(t)
 	t.Run("S34 V07 confined as the slot", c.confined)
 	t.Run("C01 own failures are 125", c.ownFailures)
+	t.Run("sudo's end is not the command's", c.sudosEnd)
+	t.Run("a user manager cannot be reached", c.userManager)
 	t.Run("G01 G06 dropped grants are told", c.dropped)
 	t.Run("S32 other environments are closed", c.environments)
 	t.Run("L07 tmux cannot be reached", c.tmuxHole)
@@ -132,6 +134,82 @@ func (c chain) ownFailures(t *testing.T) {
 		if code != 125 || stdout != "" || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: exit %d, %q, %q", args, code, stdout, stderr)
 		}
+	}
+}
+
+// Where sudo starts nothing no command ran, which its exit code 1 does not tell.
+func (c chain) sudosEnd(t *testing.T) {
+	rule := "/etc/sudoers.d/agentworks-slots"
+	for _, tt := range []struct{ name, slot, before, after, said string }{
+		{"no such account", "slot99", ":", ":", "unknown user"},
+		{"no rule", "slot01", "mv " + rule + " /root/rule", "mv /root/rule " + rule, "a password is required"},
+		{"an expired account", "slot01", "chage -E 1 vs", "chage -E -1 vs", "account"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c.lab.MustExec(t, "/bin/sh", "-euc", tt.before)
+			defer c.lab.MustExec(t, "/bin/sh", "-euc", tt.after)
+			stdout, stderr, code := c.run(t, "sandbox", "run", "lab", "--slot", tt.slot, "--dir", crew, "--", "true")
+			if code != 125 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, tt.said) ||
+				!strings.Contains(stderr, "agentworks-deploy slotcheck lab") {
+				t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+			}
+		})
+	}
+	// A command may end and speak like sudo.
+	stdout, stderr, code := c.sandbox(t, "sh", "-c", "echo 'sudo: a password is required' >&2; exit 1")
+	if code != 1 || stdout != "" || stderr != "sudo: a password is required\n" {
+		t.Errorf("a command's own: exit %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// The slot's user manager runs what it is asked to outside every sandbox, and so
+// may a service of the host. Every way to one of them is tried.
+func (c chain) userManager(t *testing.T) {
+	uid := c.lab.MustExec(t, "id", "-u", "slot01")
+	run := "/run/user/" + uid
+	c.lab.MustExec(t, "loginctl", "enable-linger", "slot01")
+	defer c.lab.MustExec(t, "loginctl", "terminate-user", "slot01")
+	defer c.lab.MustExec(t, "loginctl", "disable-linger", "slot01")
+	c.lab.MustExec(t, "/bin/sh", "-euc", `for i in $(seq 100); do [ ! -S "$1" ] || exit 0; sleep 0.1; done; exit 1`, "sh", run+"/systemd/private")
+	escape := []string{"env", "XDG_RUNTIME_DIR=" + run, "DBUS_SESSION_BUS_ADDRESS=unix:path=" + run + "/bus",
+		"systemd-run", "--user", "--wait", "--pipe", "--quiet", "cat", "/var/lib/dpkg/status"}
+	if out, stderr, code := c.lab.ExecAs(t, "slot01", escape...); code != 0 || !strings.Contains(out, "Package:") {
+		t.Fatalf("control: exit %d, %q", code, stderr)
+	}
+	if stdout, _, code := c.sandbox(t, escape...); code == 0 || strings.Contains(stdout, "Package:") {
+		t.Errorf("the user manager ran a program: exit %d", code)
+	}
+	// The manager's own root folder is another way to its sockets.
+	manager := c.lab.MustExec(t, "pgrep", "-n", "-u", "slot01", "-x", "systemd")
+	const look = `for root in "" /proc/self/root /proc/thread-self/root "/proc/$1/root" /proc/1/root; do
+	for s in "$2/bus" "$2/systemd/private" "$2/systemd/notify" /run/dbus/system_bus_socket /var/run/dbus/system_bus_socket \
+		/run/systemd/notify /run/systemd/journal/socket /run/systemd/journal/stdout /run/systemd/io.system.ManagedOOM; do
+		[ ! -S "$root$s" ] || echo "$root$s"
+	done
+done
+[ ! -e /dev/log ] || echo /dev/log
+ls -A /run`
+	if out, _, _ := c.lab.Exec(t, "/bin/sh", "-c", look, "sh", manager, run); strings.Count(out, "\n") < 30 {
+		t.Fatalf("control: %q", out)
+	}
+	if stdout, stderr, code := c.sandbox(t, "sh", "-c", look, "sh", manager, run); stdout != "" || code != 0 {
+		t.Errorf("exit %d, %q is there, %q", code, stdout, stderr)
+	}
+	for _, words := range [][]string{
+		{"busctl", "call", "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "ListUsers"},
+		{"systemctl", "show", "--property", "Version"},
+		{"logger", "-t", "root", "forged"},
+	} {
+		if out, stderr, code := c.lab.ExecAs(t, "slot01", words...); code != 0 {
+			t.Fatalf("control: %q: exit %d, %q, %q", words, code, out, stderr)
+		}
+		// logger ends with 0 where there is no log.
+		if stdout, stderr, code := c.sandbox(t, words...); code == 0 && words[0] != "logger" || stdout != "" {
+			t.Errorf("%q: exit %d, %q, %q", words, code, stdout, stderr)
+		}
+	}
+	if out := c.lab.MustExec(t, "journalctl", "-q", "-o", "cat", "-t", "root", "--grep", "^forged$"); strings.Count(out, "forged") != 1 {
+		t.Errorf("the journal holds %q; one line is the control's", out)
 	}
 }
 
