@@ -137,6 +137,8 @@ func (a *audit) slotctlRefusal(line, dir string, s subject) refusal {
 		if at, fix := a.closedTo(dir, s); fix != nil {
 			r = refusal{Detail: a.shown(at) + " is not traversable for " + s.Slot, Cause: a.shown(at) + " is not traversable", Fix: fix}
 		}
+	case strings.Contains(line, "(max_processes)"):
+		r.Fix = noFix(report.OnHost, "end processes of "+s.Slot+", or raise max_processes in "+a.configFile)
 	case strings.Contains(line, "(max_commands)"):
 		r.Fix = noFix(report.Operator, "end commands of "+s.Slot+", or raise slots.max_commands in the host file and provision")
 	}
