@@ -33,11 +33,26 @@ func (f *Fleet) admission(ctx context.Context, host *hosts.Host) ([]report.Row, 
 	if err := json.Unmarshal(e.Data, facts); err != nil {
 		return nil, report.Coded(report.ExitUnfinished, "read the answer of admission: %w", err)
 	}
-	return admission.Judge(facts, admission.AskVault(ctx, host.Vault, f.Getenv, facts), host.Vault), nil
+	return f.judge(ctx, host, facts), nil
 }
 
-// admissionSection is the scan at the end of a deploy and of a self-test, which
-// it never makes fail: one that cannot run is a note.
+func (f *Fleet) judge(ctx context.Context, host *hosts.Host, facts *admission.Facts) []report.Row {
+	return admission.Judge(facts, admission.AskVault(ctx, host.Vault, f.Getenv, facts), host.Vault)
+}
+
+// secrets are the rows of a self-test's scan that are not among its own.
+func (f *Fleet) secrets(ctx context.Context, host *hosts.Host, data onhost.SlotcheckData) []report.Row {
+	switch {
+	case !data.Scanned:
+		return []report.Row{{State: report.Info, Check: "secret-admission", Detail: "not checked: the half on the host is an older build"}}
+	case data.Facts != nil:
+		return f.judge(ctx, host, data.Facts)
+	}
+	return nil
+}
+
+// admissionSection is the scan at the end of a deploy, which it never makes
+// fail: one that cannot run is a note.
 func (f *Fleet) admissionSection(ctx context.Context, host *hosts.Host) []report.Row {
 	rows, err := f.admission(ctx, host)
 	if err != nil {

@@ -23,7 +23,7 @@ func (f *Fleet) Slotcheck(ctx context.Context, host *hosts.Host, args onhost.Slo
 		}
 	}
 	if err == nil {
-		e.Rows = append(e.Rows, f.admissionSection(ctx, host)...)
+		e.Rows = append(e.Rows, f.secrets(ctx, host, data)...)
 	}
 	r := report.New(host.Name, string(args.Level), data.Release, e.Rows, strict)
 	if err != nil {
@@ -60,6 +60,9 @@ func (f *Fleet) SlotcheckAll(ctx context.Context, host *hosts.Host, args onhost.
 		}
 		var data onhost.SlotcheckData
 		_ = json.Unmarshal(a.Envelope.Data, &data) // without it the release is not named
+		if a.Err == nil {
+			rows = append(rows, f.secrets(ctx, host, data)...)
+		}
 		r := report.New(host.Name+"/"+a.Instance, string(args.Level), data.Release, rows, strict)
 		if a.Err != nil {
 			r.Exit = report.CodeOf(a.Err)

@@ -46,12 +46,21 @@ func site(h *hosts.Host) *admission.Site {
 func verbAdmission() Verb { return Verb{Role: remote.Service, Run: runAdmission} }
 
 func runAdmission(ctx context.Context, s *Session) ([]report.Row, error) {
-	h := &s.Request.Host
+	facts, rows, err := scanSecrets(ctx, &s.Request.Host)
+	if facts != nil {
+		s.Data = facts
+	}
+	return rows, err
+}
+
+// scanSecrets answers with rows or, where the operator's side asks Vault, with
+// the facts to ask about. An error means that the scan could not run.
+func scanSecrets(ctx context.Context, h *hosts.Host) (*admission.Facts, []report.Row, error) {
 	l := h.Layout()
 	ask := units.NewManager(h.Release.Manager, os.Geteuid()).Running
 	told, err := units.Environment(ctx, ask, "/proc", l.Product+"-agent.service", l.EnvFile())
 	if err != nil {
-		return nil, report.Coded(report.ExitUnfinished, "%w", err)
+		return nil, nil, report.Coded(report.ExitUnfinished, "%w", err)
 	}
 	env := admission.Environment{Lookup: told.Lookup}
 	for _, a := range told.Assignments {
@@ -63,14 +72,13 @@ func runAdmission(ctx context.Context, s *Session) ([]report.Row, error) {
 	}
 	facts, err := admission.Collect(ctx, docs, env)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if told.Note != "" {
 		facts.Rows = append(facts.Rows, report.Row{State: report.Info, Check: "secret-admission", Detail: told.Note})
 	}
 	if h.Vault.From == "operator" {
-		s.Data = facts
-		return nil, nil
+		return facts, nil, nil
 	}
-	return admission.Judge(facts, admission.AskVault(ctx, h.Vault, told.Lookup, facts), h.Vault), nil
+	return nil, admission.Judge(facts, admission.AskVault(ctx, h.Vault, told.Lookup, facts), h.Vault), nil
 }

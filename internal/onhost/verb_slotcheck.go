@@ -3,6 +3,7 @@ package onhost
 import (
 	"context"
 
+	"agentworks-deploy/internal/admission"
 	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/slotcheck"
@@ -19,6 +20,10 @@ type SlotcheckArgs struct {
 // SlotcheckData is what its envelope carries beside the rows.
 type SlotcheckData struct {
 	Release string `json:"release"`
+	// Scanned says that the secrets' admission is among the rows or, where the
+	// operator's side asks Vault, in Facts.
+	Scanned bool             `json:"scanned"`
+	Facts   *admission.Facts `json:"facts,omitempty"`
 }
 
 func verbSlotcheck() Verb {
@@ -34,6 +39,15 @@ func runSlotcheck(ctx context.Context, s *Session) ([]report.Row, error) {
 	answer, err := slotcheck.Run(ctx, slotcheck.ThisHost(host.Release.Manager), slotcheck.Ask{
 		Host: host, Level: args.Level, Local: args.Local, TestSlot: args.TestSlot, Release: args.Release,
 	})
-	s.Data = SlotcheckData{Release: answer.Release}
+	data := SlotcheckData{Release: answer.Release}
+	if err == nil {
+		// Never a failure of the self-test: a scan that cannot run is a note.
+		facts, rows, bad := scanSecrets(ctx, &host)
+		if bad != nil {
+			rows = append(rows, report.Row{State: report.Info, Check: "secret-admission", Detail: "not checked: " + bad.Error()})
+		}
+		data.Scanned, data.Facts, answer.Rows = true, facts, append(answer.Rows, rows...)
+	}
+	s.Data = data
 	return answer.Rows, err
 }
