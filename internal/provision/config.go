@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
@@ -205,6 +206,31 @@ func (r *run) slotTable(context.Context) (findings, error) {
 		{r.l.SlotTable(), rootOwner(), group, 0o640, anything, content("{\"slots\":{}}\n")},
 		{r.l.SlotTableLock(), rootOwner(), rootOwner(), 0o600, anything, content("")},
 	})
+}
+
+// holders refuses a slots.count below a slot that somebody holds: the sudo rule
+// would leave it out, and the holder be locked out unseen. A table that cannot
+// be read is another step's business.
+func (r *run) holders(context.Context) error {
+	data, err := r.sys.read(r.l.SlotTable(), fileLimit)
+	if err != nil || data == nil {
+		return nil
+	}
+	table, err := slots.ParseTable(data, r.l.Prefix)
+	if err != nil {
+		return nil
+	}
+	var cut []string
+	for _, slot := range table.Slots() {
+		if slots.CompareSlots(slot, r.l.Slot(r.l.Count)) > 0 {
+			cut = append(cut, slot)
+		}
+	}
+	if cut == nil {
+		return nil
+	}
+	return report.Coded(report.ExitState, "slots.count %d would lock out who holds %s; nothing was changed; next: raise slots.count in the host file, or release them (agentworks-deploy slots status %s says who they are)",
+		r.l.Count, strings.Join(cut, ", "), r.Host.Name)
 }
 
 // etc is ETC. All products share the parent: it belongs to the group of the one

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
@@ -12,30 +15,37 @@ import (
 
 // docs makes the docs folder where it is missing, and closes what is private in
 // it before the first slot is assigned (case P-08).
-func (r *run) docs(context.Context) (findings, error) {
+func (r *run) docs(ctx context.Context) (findings, error) {
 	f, err := r.folders(r.docsFolders())
 	if err != nil {
 		return f, err
 	}
-	trees, links, err := r.openTrees()
-	if err != nil {
+	apply := f.apply
+	t := &trees{run: r}
+	if err := t.each(ctx); err != nil {
 		return f, err
 	}
-	if len(trees) > 0 { // user ids are nobody's business: a count is enough
-		f.add("", "close %d users' trees in %s to others", len(trees), r.l.Users())
+	if t.open > 0 { // user ids are nobody's business: a count is enough
+		f.add("", "close %d users' trees in %s to others", t.open, r.l.Users())
 	}
-	if links > 0 {
+	if t.armed > 0 {
+		f.add("", "take setuid and setgid from %d files in %s", t.armed, r.l.Users())
+	}
+	if t.links > 0 {
 		f.notes = append(f.notes, report.Row{State: report.Warn, Check: "docs",
-			Detail: fmt.Sprintf("%d links in %s are left alone: root follows none there, and no slot gets such a tree", links, r.l.Users())})
+			Detail: fmt.Sprintf("%d links in %s are left alone: root follows none there, and no slot gets such a tree", t.links, r.l.Users())})
 	}
-	folders := f.apply
+	if t.mounts > 0 {
+		f.notes = append(f.notes, report.Row{State: report.Warn, Check: "docs",
+			Detail: fmt.Sprintf("%d mounts in %s are left alone: no slot gets such a tree; to see them, on the host: findmnt -R", t.mounts, r.l.Users())})
+	}
 	f.apply = func(ctx context.Context) error {
-		if err := folders(ctx); err != nil {
+		if err := apply(ctx); err != nil {
 			return err
 		}
-		return r.closeTrees(ctx, trees)
+		return (&trees{run: r, apply: true}).each(ctx)
 	}
-	return f, nil
+	return f, r.closeFile(&f, "docs", r.l.UsersFile(), safefs.Attr{UID: -1, GID: -1, Clear: 0o077})
 }
 
 // docsFolders: a docs folder that is there keeps its owner and mode. One that is
@@ -70,62 +80,86 @@ func within(root, p string) bool {
 // closed takes every bit for others away.
 func closed() safefs.Attr { return safefs.Attr{UID: -1, GID: -1, Clear: 0o007} }
 
-// openTrees lists users' trees that others may enter, and counts the links that
-// stand where a tree should. The trees themselves are given to their slots by
-// the slot verbs.
-func (r *run) openTrees() (open []string, links int, err error) {
-	users, err := safefs.OpenDir(r.sys.at(r.l.Users()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	defer users.Close()
-	names, err := users.Names()
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, name := range names {
-		st, err := users.Lstat(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return nil, 0, err
-		case st.IsLink():
-			links++
-		case st.IsDir() && closed().Diff(st) != "":
-			open = append(open, name)
-		}
-	}
-	return open, links, nil
+// trees goes through the users' trees: it closes each to others, and takes
+// setuid and setgid from the files in it. Everything else about them is the slot
+// verbs' business.
+type trees struct {
+	*run
+	apply bool
+
+	open, armed, links, mounts int
 }
 
-func (r *run) closeTrees(ctx context.Context, names []string) error {
-	if len(names) == 0 {
+func (t *trees) each(ctx context.Context) error {
+	users, err := safefs.OpenDir(t.sys.at(t.l.Users()))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	users, err := safefs.OpenDir(r.sys.at(r.l.Users()))
 	if err != nil {
 		return err
 	}
 	defer users.Close()
+	names, err := users.Names()
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		tree, err := users.Dir(name)
-		if errors.Is(err, fs.ErrNotExist) {
+		dir, err := users.Own(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, unix.ELOOP):
+			t.links++
+			continue
+		case errors.Is(err, unix.EXDEV):
+			t.mounts++
+			continue
+		case err != nil:
 			return err
 		}
-		_, err = tree.Ensure(closed())
-		tree.Close()
+		err = t.tree(ctx, dir)
+		dir.Close()
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (t *trees) tree(ctx context.Context, dir *safefs.Dir) error {
+	st, err := dir.Stat()
+	if err != nil {
+		return err
+	}
+	if closed().Diff(st) != "" {
+		t.open++
+		if t.apply {
+			if _, err := dir.Ensure(closed()); err != nil {
+				return err
+			}
+		}
+	}
+	return dir.Walk(ctx, func(e *safefs.Entry) error {
+		if t.disarmed(e.Stat).Diff(e.Stat) == "" {
+			return nil
+		}
+		t.armed++
+		if !t.apply {
+			return nil
+		}
+		_, err := e.Ensure(t.disarmed)
+		if errors.Is(err, unix.EXDEV) { // a file that something is mounted on
+			return nil
+		}
+		return err
+	})
+}
+
+// disarmed takes setuid and setgid away. A file with several names may be
+// anybody's, so then only from what belongs to a slot or the service.
+func (r *run) disarmed(st safefs.Stat) safefs.Attr {
+	if st.Links > 1 && st.UID != int(r.roster.service.UID) && !slices.ContainsFunc(r.roster.slots, func(m member) bool { return int(m.uid) == st.UID }) {
+		return safefs.Keep()
+	}
+	return safefs.Disarmed(st)
 }

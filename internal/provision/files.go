@@ -88,7 +88,7 @@ func (w file) compare(sys System) (string, error) {
 		return "", err
 	}
 	if !st.IsRegular() {
-		return "", report.Coded(report.ExitState, "%s is a %s and not a regular file; it is left alone", w.path, st.Kind())
+		return "", report.Coded(report.ExitState, "%s is a %s and not a regular file; it is left alone; next, on the host: look at it, then %s", w.path, st.Kind(), aside(w.path, st))
 	}
 	have, err := dir.OpenRegular(name)
 	if err != nil {

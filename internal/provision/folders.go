@@ -86,12 +86,20 @@ func compareFolder(parents *opened, w folder) (string, error) {
 		return "", err
 	}
 	if !st.IsDir() {
-		return "", report.Coded(report.ExitState, "%s is a %s and not a folder; it is left alone", w.path, st.Kind())
+		return "", report.Coded(report.ExitState, "%s is a %s and not a folder; it is left alone; next, on the host: look at it, then %s", w.path, st.Kind(), aside(w.path, st))
 	}
 	if w.attr().Diff(st) == "" {
 		return "", nil
 	}
 	return fmt.Sprintf("set %s to %s (mode %04o, %s)", w.place(), w, st.Perm(), handsOf(st, w.user, w.group)), nil
+}
+
+// aside is the command that makes room for what belongs at p.
+func aside(p string, st safefs.Stat) string {
+	if st.IsDir() || st.IsRegular() {
+		return "mv " + report.Quote(p) + " " + report.Quote(p+".aside")
+	}
+	return "rm " + report.Quote(p)
 }
 
 // handsOf says what is wrong about the owners, without ids that differ by slot.
@@ -168,15 +176,22 @@ func (r *run) appFolders(context.Context) (findings, error) {
 	return f, r.envFile(&f)
 }
 
-// envFile closes <app>/.env, which holds the platform's secrets. Whether there
-// is one is the platform's business.
+// envFile closes <app>/.env, which holds the platform's secrets.
 func (r *run) envFile(f *findings) error {
-	dir, err := safefs.OpenDir(r.sys.at(r.l.App))
+	return r.closeFile(f, "app-folders", r.l.EnvFile(), safefs.Exact(int(r.roster.service.UID), int(r.roster.service.GID), 0o600))
+}
+
+// closeFile adds a file of the service's to what a step puts right. Whether
+// there is one is the platform's business.
+func (r *run) closeFile(f *findings, check, p string, want safefs.Attr) error {
+	dir, name, err := safefs.OpenParent(r.sys.at(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	name := path.Base(r.l.EnvFile())
 	st, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -184,22 +199,23 @@ func (r *run) envFile(f *findings) error {
 	if err != nil {
 		return err
 	}
-	want := safefs.Exact(int(r.roster.service.UID), int(r.roster.service.GID), 0o600)
 	switch {
 	case !st.IsRegular() || st.Links > 1:
-		f.notes = append(f.notes, report.Row{State: report.Warn, Check: "app-folders",
-			Detail: fmt.Sprintf("%s is a %s with %d names; it is left alone", r.l.EnvFile(), st.Kind(), st.Links)})
+		f.notes = append(f.notes, report.Row{State: report.Warn, Check: check,
+			Detail: fmt.Sprintf("%s is a %s with %d names; it is left alone", p, st.Kind(), st.Links)})
 		return nil
 	case want.Diff(st) == "":
 		return nil
 	}
-	f.add("", "set %s to %s:%s 0600 (mode %04o, %s)", r.l.EnvFile(), r.l.Product, r.l.Product, st.Perm(), handsOf(st, r.serviceUser(), r.serviceGroup()))
-	folders := f.apply
+	after := want.Apply(st)
+	f.add("", "close %s: %s (mode %04o, %s)", p, fmt.Sprintf("mode %04o", after.Perm()), st.Perm(),
+		handsOf(st, owner{id: after.UID}, owner{id: after.GID}))
+	apply := f.apply
 	f.apply = func(ctx context.Context) error {
-		if err := folders(ctx); err != nil {
+		if err := apply(ctx); err != nil {
 			return err
 		}
-		return ensureRegular(r.sys.at(r.l.EnvFile()), want)
+		return ensureRegular(r.sys.at(p), want)
 	}
 	return nil
 }

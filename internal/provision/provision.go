@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"agentworks-deploy/internal/accounts"
@@ -47,6 +48,7 @@ type run struct {
 	roster *roster
 	sudo   sudoKind
 	rows   []report.Row
+	wrong  []string // what was left alone and refuses the run at its end
 }
 
 // Run provisions the host and answers with a row for each step and difference.
@@ -55,7 +57,7 @@ type run struct {
 func Run(ctx context.Context, sys System, req Request) ([]report.Row, error) {
 	r := &run{Request: req, sys: sys, l: req.Host.Layout()}
 	// What forbids the whole of it is found before anything is changed.
-	for _, check := range []func(context.Context) error{r.platform, r.askSudo} {
+	for _, check := range []func(context.Context) error{r.platform, r.holders, r.askSudo} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
@@ -68,7 +70,20 @@ func Run(ctx context.Context, sys System, req Request) ([]report.Row, error) {
 	if req.Host.Slots.Mode == "off" {
 		r.rows = append(r.rows, report.Row{State: report.Info, Check: "slots", Detail: "slots.mode is off in the host file: every command still runs as the service account"})
 	}
-	return r.rows, r.audit()
+	if err := r.audit(); err != nil {
+		return r.rows, err
+	}
+	if len(r.wrong) > 0 {
+		return r.rows, report.Coded(report.ExitState, "%s", strings.Join(r.wrong, "; "))
+	}
+	return r.rows, nil
+}
+
+// refuse makes the run end with a refusal; a step that looks twice says it once.
+func (r *run) refuse(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.wrong, text) {
+		r.wrong = append(r.wrong, text)
+	}
 }
 
 // steps are in the order in which they need each other: nobody can use sudo

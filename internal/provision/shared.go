@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
@@ -25,15 +27,23 @@ func (r *run) sharedFolders(ctx context.Context) (findings, error) {
 	if err != nil {
 		return f, err
 	}
+	docs, err := safefs.OpenDir(r.sys.at(r.l.Docs))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	defer docs.Close()
 	var present []string
 	for _, name := range hosts.SharedFolders() {
 		p := path.Join(r.l.Docs, name)
-		dir, err := safefs.OpenDir(r.sys.at(p))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		dir, err := r.sharedFolder(docs, name)
 		if err != nil {
 			return f, err
+		}
+		if dir == nil {
+			continue
 		}
 		o := r.opener(private, false)
 		err = o.tree(ctx, dir, p)
@@ -43,14 +53,19 @@ func (r *run) sharedFolders(ctx context.Context) (findings, error) {
 		}
 		if o.folders+o.files > 0 {
 			f.add("", "open %s to the group %s: %d folders, %d files", p, r.roster.shared.Name, o.folders, o.files)
-			present = append(present, p)
+		}
+		if o.armed > 0 {
+			f.add("", "take setuid and setgid from %d files in %s", o.armed, p)
+		}
+		if o.folders+o.files+o.armed > 0 {
+			present = append(present, name)
 		}
 		if o.linked > 0 {
-			f.notes = append(f.notes, report.Row{State: report.Info, Check: "shared-folders",
-				Detail: fmt.Sprintf("%s: %d files with more than one name are left as they are, since the other name may lie anywhere", p, o.linked)})
+			f.notes = append(f.notes, report.Row{State: report.Warn, Check: "shared-folders",
+				Detail: fmt.Sprintf("%s: %d hard-linked files are left as they are: further names of theirs are not in this folder, or came a moment ago; to see them, on the host: find %s -xdev -type f -links +1", p, o.linked, p)})
 		}
 	}
-	socket, err := r.browserSockets(&f)
+	socket, err := r.browserSockets(docs, &f)
 	if err != nil {
 		return f, err
 	}
@@ -58,12 +73,17 @@ func (r *run) sharedFolders(ctx context.Context) (findings, error) {
 		if err := socket(); err != nil {
 			return err
 		}
-		for _, p := range present {
-			dir, err := safefs.OpenDir(r.sys.at(p))
+		docs, err := safefs.OpenDir(r.sys.at(r.l.Docs))
+		if err != nil {
+			return err
+		}
+		defer docs.Close()
+		for _, name := range present {
+			dir, err := docs.Own(name)
 			if err != nil {
 				return err
 			}
-			err = r.opener(private, true).tree(ctx, dir, p)
+			err = r.opener(private, true).tree(ctx, dir, path.Join(r.l.Docs, name))
 			dir.Close()
 			if err != nil {
 				return err
@@ -74,27 +94,56 @@ func (r *run) sharedFolders(ctx context.Context) (findings, error) {
 	return f, nil
 }
 
+// sharedFolder opens one; nil where there is none. Who put something else in its
+// place, as the service can, gets it left alone and the run refused at its end:
+// the other steps do not need it.
+func (r *run) sharedFolder(docs *safefs.Dir, name string) (*safefs.Dir, error) {
+	p := path.Join(r.l.Docs, name)
+	dir, err := docs.Own(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, unix.EXDEV):
+		r.refuse("%s is a mount and not a folder of %s; it is left alone; next, on the host: umount %s", p, r.l.Docs, p)
+		return nil, nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+		st, err := docs.Lstat(name)
+		if err == nil {
+			r.refuse("%s is a %s and not a folder; it is left alone; next, on the host: look at it, then %s", p, st.Kind(), aside(p, st))
+		}
+		return nil, err
+	}
+	return dir, err
+}
+
 // browserSockets closes <docs>/tmp/.agent-browser, which stands in a shared
 // folder and would inherit its ACL.
-func (r *run) browserSockets(f *findings) (apply func() error, err error) {
+func (r *run) browserSockets(docs *safefs.Dir, f *findings) (apply func() error, err error) {
 	nothing := func() error { return nil }
 	p := path.Join(r.l.Docs, "tmp/.agent-browser")
-	st, err := r.lstat(p)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nothing, nil
+	open := func(docs *safefs.Dir) (*safefs.Dir, error) {
+		tmp, err := docs.Own("tmp")
+		if err != nil {
+			return nil, err
+		}
+		defer tmp.Close()
+		return tmp.Own(".agent-browser")
 	}
-	if err == nil && !st.IsDir() { // slots can write in tmp
+	dir, err := open(docs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nothing, nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EXDEV): // slots can write in tmp
 		f.notes = append(f.notes, report.Row{State: report.Warn, Check: "shared-folders",
-			Detail: fmt.Sprintf("%s is a %s and not a folder; it is left alone", p, st.Kind())})
+			Detail: fmt.Sprintf("%s is not a folder; it is left alone", p)})
 		return nothing, nil
-	}
-	dir, err := safefs.OpenDir(r.sys.at(p))
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	defer dir.Close()
 	want := safefs.Exact(int(r.roster.service.UID), int(r.roster.service.GID), 0o700)
-	if st, err = dir.Stat(); err != nil {
+	st, err := dir.Stat()
+	if err != nil {
 		return nil, err
 	}
 	listed := false
@@ -110,7 +159,12 @@ func (r *run) browserSockets(f *findings) (apply func() error, err error) {
 	}
 	f.add("", "close %s: %s:%s 0700, no ACL", p, r.l.Product, r.l.Product)
 	return func() error {
-		dir, err := safefs.OpenDir(r.sys.at(p))
+		docs, err := safefs.OpenDir(r.sys.at(r.l.Docs))
+		if err != nil {
+			return err
+		}
+		defer docs.Close()
+		dir, err := open(docs)
 		if err != nil {
 			return err
 		}
@@ -128,15 +182,16 @@ func (r *run) browserSockets(f *findings) (apply func() error, err error) {
 // opener walks one shared folder; it counts what is closed to the group and,
 // when it applies, opens it.
 type opener struct {
+	*run
 	gid            int
 	private        []string
 	apply          bool
 	folders, files int
-	linked         int
+	armed, linked  int
 }
 
 func (r *run) opener(private []string, apply bool) *opener {
-	return &opener{gid: int(r.roster.shared.GID), private: private, apply: apply}
+	return &opener{run: r, gid: int(r.roster.shared.GID), private: private, apply: apply}
 }
 
 // tree opens dir, whose path (without a scratch root) is p, and all below it but
@@ -153,8 +208,12 @@ func (o *opener) tree(ctx context.Context, dir *safefs.Dir, p string) error {
 		return err
 	}
 	prefix := len(dir.Path())
-	return dir.Walk(ctx, func(e *safefs.Entry) error {
+	links := dir.Hardlinks()
+	err = dir.Walk(ctx, func(e *safefs.Entry) error {
 		if !slices.Contains(o.private, p+e.Path()[prefix:]) {
+			if kept, err := links.Met(e); kept || err != nil {
+				return err
+			}
 			return o.entry(e)
 		}
 		if e.Stat.IsDir() && !e.Mounted {
@@ -162,21 +221,30 @@ func (o *opener) tree(ctx context.Context, dir *safefs.Dir, p string) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return links.Each(ctx, func(n *safefs.Node, st safefs.Stat, inside bool) error {
+		if inside {
+			return o.node(n, st)
+		}
+		if differs, err := o.differs(n, st); err != nil || differs {
+			o.linked++
+			return errors.Join(err, o.disarm(n, st))
+		}
+		return o.disarm(n, st)
+	})
 }
 
 func (o *opener) entry(e *safefs.Entry) error {
-	switch {
-	case e.Mounted || !e.Stat.IsDir() && !e.Stat.IsRegular():
-		return nil
-	case e.Stat.IsRegular() && e.Stat.Links > 1:
-		o.linked++
+	if e.Mounted || !e.Stat.IsDir() && !e.Stat.IsRegular() {
 		return nil
 	}
 	n, err := e.Open()
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.EXDEV): // gone, or a file that something is mounted on
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	defer n.Close()
@@ -190,8 +258,29 @@ func (o *opener) entry(e *safefs.Entry) error {
 	return o.node(n, st)
 }
 
+// disarm takes setuid and setgid from a file.
+func (o *opener) disarm(n *safefs.Node, st safefs.Stat) error {
+	if o.disarmed(st).Diff(st) == "" {
+		return nil
+	}
+	o.armed++
+	if !o.apply {
+		return nil
+	}
+	_, err := n.Ensure(o.disarmed(st))
+	return err
+}
+
+func (o *opener) differs(n *safefs.Node, st safefs.Stat) (bool, error) {
+	have, err := n.ACL(safefs.AccessACL)
+	return st.GID != o.gid || !slices.Equal(have, openACL(have, st, o.gid)), err
+}
+
 // node compares one file or folder by its descriptor, and opens it when asked.
 func (o *opener) node(n *safefs.Node, st safefs.Stat) error {
+	if err := o.disarm(n, st); err != nil {
+		return err
+	}
 	have, err := n.ACL(safefs.AccessACL)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -105,11 +106,17 @@ func (r *run) sudoRule(ctx context.Context) (findings, error) {
 	return f, nil
 }
 
+// wholeSet names the file to mend where visudo does: it may be anybody's.
 func (r *run) wholeSet(ctx context.Context) error {
-	if _, err := r.sys.tool(ctx, nil, "visudo", "-c"); err != nil {
-		return report.Coded(report.ExitState, "the sudo rules of this host are not valid as a whole: %w", err)
+	said, err := r.sys.tool(ctx, nil, "visudo", "-c")
+	if err == nil {
+		return nil
 	}
-	return nil
+	next := "visudo -c, and mend the file that it names"
+	if file := regexp.MustCompile(`(?m)(/[^\s:]+):\d+`).FindStringSubmatch(said); file != nil {
+		next = "visudo -f " + report.Quote(file[1])
+	}
+	return report.Coded(report.ExitState, "the sudo rules of this host are not valid as a whole: %w; next, on the host: %s; then agentworks-deploy provision %s", err, next, r.Host.Name)
 }
 
 // installRule puts the checked rule in place, checks the whole set, and brings

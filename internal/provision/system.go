@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"agentworks-deploy/internal/accounts"
@@ -82,9 +83,20 @@ func (s System) tool(ctx context.Context, stdin []byte, name string, args ...str
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		err = fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out.Bytes()))
+		err = fmt.Errorf("%s: %w: %s", name, err, oneLine(out.String()))
 	}
 	return out.String(), err
+}
+
+// oneLine is what a program printed, fit for a message.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 // read returns a file of the system, nil when there is none.

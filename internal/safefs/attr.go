@@ -70,6 +70,16 @@ func Exact(uid, gid int, mode uint32) Attr {
 	return Attr{UID: uid, GID: gid, Set: mode, Clear: 0o7777}
 }
 
+// Disarmed is the rule that a regular file is neither setuid nor setgid. A
+// program that a slot made so would outlive its holder: whoever starts it would
+// be the slot, with the next holder's files.
+func Disarmed(st Stat) Attr {
+	if !st.IsRegular() {
+		return Keep()
+	}
+	return Attr{UID: -1, GID: -1, Clear: unix.S_ISUID | unix.S_ISGID}
+}
+
 // Apply is the file st as a should have it. A link has no mode of its own. A
 // file that changes hands loses setuid and setgid unless Set asks for them: a
 // program that a user made setuid must not become setuid for its new owner.

@@ -50,9 +50,9 @@ func (r *run) disarm(ctx context.Context, slot string) error {
 			if e.Stat.UID == own.uid {
 				files++
 			}
-			diff := disarmed(e.Stat).Diff(e.Stat)
+			diff := safefs.Disarmed(e.Stat).Diff(e.Stat)
 			if !r.Plan {
-				diff, err = e.Ensure(disarmed)
+				diff, err = e.Ensure(safefs.Disarmed)
 			}
 			if diff != "" {
 				armed++
@@ -78,12 +78,4 @@ func (r *run) disarm(ctx context.Context, slot string) error {
 		r.row(report.Warn, "shared-files", slot, "the shared folders hold more than %d files; the others were not looked at", sharedLimit)
 	}
 	return nil
-}
-
-// disarmed is a program that runs as whoever starts it.
-func disarmed(st safefs.Stat) safefs.Attr {
-	if !st.IsRegular() {
-		return safefs.Keep()
-	}
-	return safefs.Attr{UID: -1, GID: -1, Clear: setIDs}
 }

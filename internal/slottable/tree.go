@@ -291,11 +291,10 @@ func (t *tree) withoutStrangers(a safefs.ACL) safefs.ACL {
 // harmless is all that is done to a file with names that may stand elsewhere: a
 // program of a slot, or of the service, runs as whoever starts it.
 func (t *tree) harmless(st safefs.Stat) safefs.Attr {
-	a := safefs.Keep()
 	if t.isSlot(st.UID) || st.UID == t.service.uid {
-		a.Clear = setIDs
+		return safefs.Disarmed(st)
 	}
-	return a
+	return safefs.Keep()
 }
 
 func (t *tree) report(done, already string) {
