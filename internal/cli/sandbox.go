@@ -32,7 +32,7 @@ standard input. A program without a slash is looked for inside the sandbox.
 --dir is granted for reading and writing; with --read of the same folder for reading
 alone. A path that no slot may have is left out, and a line on standard error says so.`,
 		codes: `  the command's own, or 128+n where signal n ended it
-  125  the host could not be reached or asked, or the sandbox could not be made
+  125  the host could not be reached or asked, sudo started nothing, or the sandbox could not be made
   126  slotctl refused, or the program may not be executed
   127  the launcher or the program could not be started
 `,
