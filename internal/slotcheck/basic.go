@@ -47,6 +47,9 @@ func refused(before string, r refusal) []report.Row {
 // unanswered is the row of a probe that has no outcome: the platform's own rules
 // refuse it, or nobody knows.
 func (a *audit) unanswered(before string, err error) []report.Row {
+	if errors.Is(err, errNoLauncher) {
+		return refused(before, a.noLauncher())
+	}
 	if no, ok := errors.AsType[errRefused](err); ok {
 		return refused(before, refusal{Detail: a.hide.words(no.Error()), Cause: "the shell's grant rules refuse", Fix: a.provisionFix()})
 	}

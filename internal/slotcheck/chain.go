@@ -67,8 +67,14 @@ func session(kind, dir string) string {
 // errRefused is what the platform's own grant rules say no to.
 type errRefused struct{ error }
 
+// errNoLauncher says that there is nothing to start a command with.
+var errNoLauncher = errors.New("there is no launcher")
+
 // wrapped runs one command as the shell tool would.
 func (a *audit) wrapped(ctx context.Context, chain shell.Chain, cmd shell.Command) (outcome, error) {
+	if a.launcherErr != nil {
+		return outcome{}, errNoLauncher
+	}
 	call, err := chain.Wrap(cmd)
 	if err != nil {
 		return outcome{}, errRefused{err}

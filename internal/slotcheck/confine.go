@@ -94,7 +94,7 @@ func (a *audit) tryDenied(ctx context.Context, s subject, script string, at aim,
 	mark := rand.Text()
 	o, err := a.confined(ctx, s, markScript(mark, script), words...)
 	if err != nil {
-		return unknown(err.Error())
+		return a.unanswered("", err)
 	}
 	status, started := marked(o.Stdout, mark)
 	switch {

@@ -37,6 +37,9 @@ func holdScript(mark, script string) string {
 // hold starts script as a slot's command. Either the command is held, or there
 // is the outcome of one that did not come that far.
 func (a *audit) hold(ctx context.Context, s subject, env []string, script string) (*held, outcome, error) {
+	if a.launcherErr != nil {
+		return nil, outcome{}, errNoLauncher
+	}
 	if a.silent.of(s.Slot) {
 		return nil, outcome{}, errSilent
 	}

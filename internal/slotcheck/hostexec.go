@@ -24,7 +24,7 @@ func checkHostExec(ctx context.Context, a *audit, _ subject) []report.Row {
 	}
 	live, err := filepath.EvalSymlinks(a.layout.Current())
 	if err != nil {
-		return unknown(fmt.Sprintf("current names no release: %v", cause(err)))
+		return fail(fmt.Sprintf("current names no release: %v", cause(err)), a.deployFix())
 	}
 	var rows []report.Row
 	looked := 0

@@ -12,7 +12,7 @@ docs=$app/data/docs
 libexec=/usr/local/libexec/agentworks
 table=/etc/agentworks/slots.json
 rule=/etc/sudoers.d/agentworks-slots
-release=$(readlink -f $app/current)
+release=$(readlink -f $app/current || :)
 launcher=$release/bin/video-studio-landlock-runner
 
 # keep FILE...: content, owner, mode and ACL come back.
@@ -29,6 +29,10 @@ adds() { printf '%s\n' "$@" >>added; }
 
 # The user services, as their account has them.
 user_services() { systemctl --user -M vs@ "$@"; }
+restart_services() {
+	user_services reset-failed vs-workspace vs-agent # else they may have been started too often
+	user_services restart vs-workspace vs-agent
+}
 user_manager() { systemctl "$@" "user@$(id -u vs).service"; }
 
 # replace_launcher puts the script on standard input in the launcher's place;

@@ -3,10 +3,11 @@
 # level: full
 broken() {
 	old=$app/releases/vs-aaaaaaaa-20200101000000
-	adds $old
+	keep $app/current
+	adds $old $app/current.new
 	cp -a "$release" $old
 	point_to $old
-	user_services restart vs-workspace vs-agent
+	restart_services
 	for unit in vs-workspace vs-agent; do
 		wait_for_exe "$(user_services show -P MainPID $unit)" $old/bin/$unit
 	done
@@ -21,7 +22,7 @@ wait_for_exe() {
 	echo "$2 does not run" >&2
 	return 1
 }
-undone() { user_services restart vs-workspace vs-agent; }
+undone() { restart_services; }
 point_to() {
 	ln -sfn "releases/${1##*/}" $app/current.new
 	chown -h vs:vs $app/current.new
