@@ -10,6 +10,7 @@ import (
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/sandbox/slots"
 )
 
 // linger starts the service account's own manager, now and at each boot. It is
@@ -72,6 +73,35 @@ func (r *run) audit() error {
 		row.Fix = &report.Fix{Where: report.OnHost, Argv: append([]string{"systemctl", "restart"}, r.units()...)}
 	}
 	r.rows = append(r.rows, row)
+	return nil
+}
+
+// slotManagers warns of slots that linger: the manager of such a slot runs
+// whatever it is asked to, outside every sandbox. A docker of the slot's own
+// needs one; nothing else of ours does.
+func (r *run) slotManagers() error {
+	data, err := r.sys.read(r.l.SlotctlConfig(), configLimit)
+	if err != nil {
+		return err
+	}
+	if c, err := slots.ParseConfig(data); err == nil && c.SlotDocker {
+		return nil
+	}
+	var linger []string
+	for _, m := range r.roster.slots {
+		lingers, err := exists(r.sys.at("/var/lib/systemd/linger/" + m.name))
+		if err != nil {
+			return err
+		}
+		if lingers {
+			linger = append(linger, m.name)
+		}
+	}
+	if len(linger) > 0 {
+		r.rows = append(r.rows, report.Row{State: report.Warn, Check: "slot-managers",
+			Detail: strings.Join(linger, ", ") + " linger: a slot's own service manager runs whatever it is asked to, outside every sandbox",
+			Fix:    &report.Fix{Where: report.OnHost, Argv: append([]string{"loginctl", "disable-linger"}, linger...)}})
+	}
 	return nil
 }
 

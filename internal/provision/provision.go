@@ -70,8 +70,10 @@ func Run(ctx context.Context, sys System, req Request) ([]report.Row, error) {
 	if req.Host.Slots.Mode == "off" {
 		r.rows = append(r.rows, report.Row{State: report.Info, Check: "slots", Detail: "slots.mode is off in the host file: every command still runs as the service account"})
 	}
-	if err := r.audit(); err != nil {
-		return r.rows, err
+	for _, look := range []func() error{r.audit, r.slotManagers} {
+		if err := look(); err != nil {
+			return r.rows, err
+		}
 	}
 	if len(r.wrong) > 0 {
 		return r.rows, report.Coded(report.ExitState, "%s", strings.Join(r.wrong, "; "))

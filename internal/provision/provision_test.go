@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,6 +98,31 @@ func TestAPlanChangesNothingAndSaysWhatARunDoes(t *testing.T) {
 	}
 	if len(plan) == 0 || len(plan) > 40 {
 		t.Errorf("%d rows for three slots", len(plan))
+	}
+}
+
+// TestASlotThatLingersIsToldAbout: the fix names every one of them, and a slot
+// with a docker of its own needs its manager.
+func TestASlotThatLingersIsToldAbout(t *testing.T) {
+	s := newScratch(t)
+	s.provision()
+	s.file("/var/lib/systemd/linger/slot01", "")
+	s.file("/var/lib/systemd/linger/slot03", "")
+	told := func() (fixes []string) {
+		for _, row := range s.provision() {
+			if row.Check == "slot-managers" && row.State == report.Warn {
+				fixes = append(fixes, row.Fix.Line())
+			}
+		}
+		return fixes
+	}
+	if got := told(); !slices.Equal(got, []string{"fix: loginctl disable-linger slot01 slot03"}) {
+		t.Errorf("got %q", got)
+	}
+	config := s.host.Layout().SlotctlConfig()
+	s.file(config, strings.Replace(s.read(config), `"slot_docker": false`, `"slot_docker": true`, 1))
+	if got := told(); got != nil {
+		t.Errorf("with slot_docker: %q", got)
 	}
 }
 
