@@ -181,6 +181,43 @@ func TestK06OddManifests(t *testing.T) {
 	}
 }
 
+// A manifest full of names costs one look at each, and one WARN.
+func TestK06ManyNames(t *testing.T) {
+	var names []string
+	for i := range 80_000 {
+		names = append(names, fmt.Sprint("N", i))
+	}
+	bad := strings.Repeat(`"../x",`, 1000)
+	root := docs(t, map[string]string{
+		"Workflow/many/workflow.json": `{"capabilities":{"selected_secrets":["` + strings.Join(names, `","`) + `"]}}`,
+		"Workflow/bad/workflow.json":  `{"capabilities":{"selected_secrets":[` + bad + `"OK"]}}`,
+	})
+	f := mustCollect(t, root, env(nil))
+	if len(f.Selections) != maxNames+1 {
+		t.Errorf("%d names, want %d", len(f.Selections), maxNames+1)
+	}
+	got := lines(f.Rows, report.Warn)
+	want := []string{
+		`WARN secret-manifest Workflow/bad/workflow.json: capabilities.selected_secrets names ../x, which is no secret's name: it is no clean path (and 999 more)`,
+		`WARN secret-manifest Workflow/many/workflow.json: capabilities.selected_secrets has more than 1000 names; the last 79000 are not checked`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("rows:\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// A shared project may be named after a user.
+func TestK01UserNamesAFolder(t *testing.T) {
+	root := docs(t, map[string]string{
+		"_users/u-123/Workflow/w/workflow.json": "{}",
+		"Workflow/u-123/workflow.json":          manifest(t, []string{"GONE"}, nil),
+	})
+	f := mustCollect(t, root, env(nil))
+	if got := f.Selections[0].Manifest; got != "Workflow/<user>/workflow.json" {
+		t.Errorf("shown as %q", got)
+	}
+}
+
 // What a user can plant leads nowhere and stops nothing.
 func TestK06HostileTrees(t *testing.T) {
 	root := docs(t, map[string]string{

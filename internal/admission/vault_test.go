@@ -170,6 +170,24 @@ func TestB75VaultRefusals(t *testing.T) {
 	}
 }
 
+// A folder that is closed to the token says nothing of the others.
+func TestB78OneClosedFolder(t *testing.T) {
+	vaulttest.Each(t, func(t *testing.T, f *vaulttest.Fixture) {
+		f.Secret(t, "shared/OPEN", canary)
+		f.Secret(t, "shared/closed/IN", canary)
+		_, rows := ask(t, f, "", f.Token(t, f.Policy(t, "reader", reader+`path "MOUNT/metadata/shared/closed/*" { capabilities = ["deny"] } path "MOUNT/metadata/shared/closed" { capabilities = ["deny"] }`)), "OPEN", "GONE", "closed/IN")
+		got := strings.Join(lines(rows, report.Warn, report.Info), "\n")
+		for _, want := range []string{"names GONE, which exists nowhere", "names below " + f.Mount + "/metadata/shared/closed not checked", "checked 2 of 3 selected name(s)"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q in\n%s", want, got)
+			}
+		}
+		if strings.Contains(got, "closed/IN, which") {
+			t.Errorf("a verdict without knowledge:\n%s", got)
+		}
+	})
+}
+
 func TestVaultPolicyWithoutVerdict(t *testing.T) {
 	vaulttest.Each(t, func(t *testing.T, f *vaulttest.Fixture) {
 		f.Secret(t, "shared/NAME", canary)
