@@ -21,10 +21,10 @@ func canned(t *testing.T, s *seat, ids []string, tags map[string]string) {
 	}
 	var once sync.Once
 	var known answer
-	s.ssm.Run = func(ctx context.Context, id, script string) (string, string, int) {
+	s.ssm.Execute(func(ctx context.Context, id, script string) (string, string, int) {
 		once.Do(func() { known.stdout, known.stderr, known.code = s.agent(ctx, id, script) })
 		return known.stdout, known.stderr, known.code
-	}
+	})
 	for _, id := range ids {
 		s.ssm.Register(id, tags)
 	}

@@ -167,7 +167,7 @@ func (s *seat) serveSSM(t *testing.T) {
 	t.Helper()
 	s.ssm = ssmtest.New(region, s.agent)
 	s.ssm.Register(instance, map[string]string{"Name": "thelab"})
-	s.ssm.Stacks["prod"] = map[string]string{"InstanceId": instance}
+	s.ssm.AddStack("prod", map[string]string{"InstanceId": instance})
 	url := s.listen(t, s.ssm)
 	s.env = append(os.Environ(), "AWS_ENDPOINT_URL_SSM="+url, "AWS_ENDPOINT_URL_CLOUDFORMATION="+url, "AWS_ACCESS_KEY_ID="+s.ssm.AccessKey, "AWS_SECRET_ACCESS_KEY=x",
 		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE="+s.dir+"/aws", "AWS_SHARED_CREDENTIALS_FILE="+s.dir+"/aws-credentials", "SSH_AUTH_SOCK=", "HOME="+s.dir)

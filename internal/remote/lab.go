@@ -18,7 +18,7 @@ type labChannel struct {
 
 func newLab(name, account string) (Channel, error) {
 	if os.Geteuid() != 0 {
-		return nil, report.Coded(report.ExitUsage, "not root: a lab is entered as root")
+		return nil, report.Coded(report.ExitUsage, "not root: a lab needs root: run this with sudo")
 	}
 	l, err := lab.Find(name)
 	if err != nil {
@@ -31,7 +31,7 @@ func (l *labChannel) Run(ctx context.Context, c Cmd) (int, error) {
 	return process(ctx, c.Argv, c, func(cmd *exec.Cmd) error {
 		err := l.lab.Start(cmd, l.account)
 		if errors.Is(err, lab.ErrNotUp) {
-			return report.Coded(report.ExitUnfinished, "%w: agentworks-deploy lab up --name %s", err, l.lab.Name)
+			return report.Coded(report.ExitUnfinished, "%w: agentworks-deploy lab up --name %s --reference", err, l.lab.Name)
 		}
 		if err != nil {
 			return report.Coded(report.ExitUnfinished, "%s: start %s: %w", l, cmd.Path, err)

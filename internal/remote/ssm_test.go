@@ -196,7 +196,7 @@ func TestSSMLookups(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, s := quick(t, shell, nil)
-			s.Stacks["prod"] = map[string]string{"InstanceId": testInstance}
+			s.AddStack("prod", map[string]string{"InstanceId": testInstance})
 			c.way = tt.way
 			c.connect = func(ctx context.Context) (*ssmService, error) { return connectSSM(ctx, tt.way) }
 			err := c.find(context.Background())

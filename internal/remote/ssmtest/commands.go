@@ -102,6 +102,7 @@ func (s *Server) execute(c *command, inv *invocation, id, script string, limit t
 	}
 	s.mu.Lock()
 	inv.status, inv.details = "InProgress", "InProgress"
+	run := s.run
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()
@@ -110,7 +111,7 @@ func (s *Server) execute(c *command, inv *invocation, id, script string, limit t
 		finish("Cancelled", "", "", -1)
 		return
 	}
-	stdout, stderr, code := s.Run(ctx, id, script)
+	stdout, stderr, code := run(ctx, id, script)
 	switch {
 	case forced != "":
 		finish(forced, stdout, stderr, -1)
@@ -282,7 +283,7 @@ func (s *Server) cloudFormation(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/xml")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	outputs, ok := s.Stacks[name]
+	outputs, ok := s.stacks[name]
 	if !ok {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, `<ErrorResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/"><Error><Type>Sender</Type><Code>ValidationError</Code><Message>%s</Message></Error><RequestId>1</RequestId></ErrorResponse>`,

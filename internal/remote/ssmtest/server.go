@@ -34,10 +34,10 @@ type Run func(ctx context.Context, instance, script string) (stdout, stderr stri
 type Server struct {
 	Region    string
 	AccessKey string
-	Stacks    map[string]map[string]string // stack → output → value
-	Run       Run                          // executes scripts
 
 	mu        sync.Mutex
+	run       Run
+	stacks    map[string]map[string]string // stack → output → value
 	faults    Faults
 	instances map[string]map[string]string // id → tags
 	order     []string
@@ -92,9 +92,9 @@ type invocation struct {
 // New makes a server for region that runs scripts through run.
 func New(region string, run Run) *Server {
 	return &Server{
-		Region: region, AccessKey: "AKIATEST" + rand.Text()[:8], Run: run,
+		Region: region, AccessKey: "AKIATEST" + rand.Text()[:8], run: run,
 		instances: map[string]map[string]string{}, commands: map[string]*command{}, calls: map[string]int{}, refused: map[string]int{},
-		Stacks: map[string]map[string]string{},
+		stacks: map[string]map[string]string{},
 	}
 }
 
@@ -104,6 +104,20 @@ func (s *Server) Register(id string, tags map[string]string) {
 	defer s.mu.Unlock()
 	s.instances[id] = tags
 	s.order = append(s.order, id)
+}
+
+// AddStack makes CloudFormation know a stack with these outputs.
+func (s *Server) AddStack(name string, outputs map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stacks[name] = outputs
+}
+
+// Execute replaces what runs the scripts.
+func (s *Server) Execute(run Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.run = run
 }
 
 // Play replaces the faults.

@@ -85,7 +85,7 @@ func TestIndependentClient(t *testing.T) {
 	if out, err := aws("ssm", "describe-instance-information"); err == nil || !strings.Contains(out, "ExpiredTokenException") {
 		t.Errorf("expired: %v\n%s", err, out)
 	}
-	s.Stacks["prod"] = map[string]string{"InstanceId": "i-0123456789abcdef0"}
+	s.AddStack("prod", map[string]string{"InstanceId": "i-0123456789abcdef0"})
 	if out, err := aws("cloudformation", "describe-stacks", "--stack-name", "prod"); err != nil || !strings.Contains(out, "i-0123456789abcdef0") {
 		t.Errorf("stack: %v\n%s", err, out)
 	}
