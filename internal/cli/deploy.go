@@ -39,7 +39,7 @@ its default release is the sample release beside this program.`,
   130  interrupted
 `,
 		example: program + " deploy lab\n" + program + " deploy rts --release build/release.tar.gz\n" + program + " deploy --all --max-parallel 2 --canary --release build/release.tar.gz",
-		args:    cobra.ArbitraryArgs,
+		args:    m.given,
 	}, func(ctx context.Context, args []string) (int, error) {
 		list, err := m.load(a, args)
 		if err != nil {

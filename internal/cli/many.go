@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,16 @@ func (m *many) addFlags(cmd *cobra.Command, parallel int) {
 	cmd.Flags().BoolVar(&m.canary, "canary", false, "the first host goes alone, and its failure ends the run")
 }
 
+// given refuses, with the usage, words that name no host or too many things.
+func (m *many) given(_ *cobra.Command, args []string) error {
+	if m.all == (len(args) > 0) {
+		return errNoHosts
+	}
+	return nil
+}
+
+var errNoHosts = errors.New("name the hosts, or say --all")
+
 // way is how the hosts are taken.
 func (m *many) way() fleet.Many { return fleet.Many{Parallel: m.parallel, Canary: m.canary} }
 
@@ -33,8 +44,8 @@ func (m *many) load(a *app, names []string) ([]*hosts.Host, error) {
 	if m.parallel < 1 {
 		return nil, report.Coded(report.ExitUsage, "--max-parallel %d: at least 1", m.parallel)
 	}
-	if m.all == (len(names) > 0) {
-		return nil, report.Coded(report.ExitUsage, "name the hosts, or say --all")
+	if err := m.given(nil, names); err != nil {
+		return nil, &report.CodedError{Code: report.ExitUsage, Err: err}
 	}
 	if m.all {
 		dir, _, err := hosts.Dir(a.hostsDir, a.environ, a.self)

@@ -285,7 +285,7 @@ func TestDeployBadWords(t *testing.T) {
 		"deploy rts needs --release": {"deploy", "rts"},
 		"no such file":               {"deploy", "lab", "--release", "/nonexistent"},
 		"unpack":                     {"deploy", "lab", "--release", file},
-		"accepts 1 arg":              {"deploy"},
+		"name the hosts":             {"deploy"},
 		"unknown flag":               {"deploy", "lab", "--no-such-flag"},
 		"it holds no file":           {"deploy", "lab", "--release", t.TempDir()},
 	} {
