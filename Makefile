@@ -23,7 +23,7 @@ demo: setup build
 
 # The race detector needs cgo; the programs under test are built static all the same.
 test: setup build
-	CGO_ENABLED=1 $(GO) test -race -timeout 18m ./...
+	CGO_ENABLED=1 AWS_EC2_METADATA_DISABLED=true $(GO) test -race -timeout 18m ./...
 	@printf '\n== what breaks a slot host, which rows find it, and whether the printed fix heals it, as the tests above found it; alone, then in pairs\n'
 	@cat internal/slotcheck/testdata/breakages.golden internal/slotcheck/testdata/pairs.golden
 
