@@ -87,6 +87,9 @@ func tell(b *strings.Builder, o operator, r report.Report) {
 				checks = append(checks, fmt.Sprintf("%d %s", n, check))
 			}
 		}
+		if len(checks) > 8 { // all that need a command
+			checks = append(checks[:5], "and more")
+		}
 		fmt.Fprintf(b, "        %s\n", strings.Join(checks, ", "))
 	}
 }
