@@ -104,7 +104,15 @@ type record struct {
 
 func (l *Lab) readRecord() (record, error) {
 	var r record
-	return r, readJSON(l.path("lab.json"), &r)
+	return r, l.needsRoot(readJSON(l.path("lab.json"), &r))
+}
+
+// needsRoot words a refusal of the lab's files, which are root's.
+func (l *Lab) needsRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return report.Coded(report.ExitUsage, "not root: lab %s needs root: run this with sudo", l.Name)
+	}
+	return err
 }
 
 // Status is what is known of a lab without asking it.

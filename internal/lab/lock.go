@@ -93,7 +93,7 @@ func waitLock(ctx context.Context, path, verb string, waiting func(holder string
 // the kernel lets two mounts share an upper folder and only warns.
 func (l *Lab) lock(ctx context.Context, verb string) (*fileLock, error) {
 	if os.Geteuid() != 0 {
-		return nil, report.Coded(report.ExitUsage, "lab %s needs root", verb)
+		return nil, report.Coded(report.ExitUsage, "not root: lab %s needs root: run this with sudo", verb)
 	}
 	wait, stop := context.WithTimeout(ctx, lockWait)
 	defer stop()

@@ -74,7 +74,7 @@ func (l *Lab) process() (*process, error) {
 		return nil, fmt.Errorf("lab %s is %w", l.Name, ErrNotUp)
 	}
 	if err != nil {
-		return nil, err
+		return nil, l.needsRoot(err)
 	}
 	fd, err := unix.PidfdOpen(known.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
