@@ -41,7 +41,11 @@ func (r *run) platform(ctx context.Context) error {
 		}
 	}
 	if len(missing) > 0 {
-		return report.Coded(report.ExitState, "the platform is not installed here, nothing was changed; missing: %s", strings.Join(missing, ", "))
+		next := "install it first"
+		if lab := r.Host.Channels.Admin.Lab; lab != nil {
+			next = "agentworks-deploy lab up --name " + lab.Name + " --reference"
+		}
+		return report.Coded(report.ExitState, "the platform is not installed here, nothing was changed; missing: %s: %s", strings.Join(missing, ", "), next)
 	}
 	r.real = r.l
 	if r.real.App, err = r.resolve(r.l.App); err == nil {
