@@ -26,8 +26,13 @@ func (l *Lab) Down(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer lock.release()
-	return l.end(ctx, true)
+	if changed, err = l.end(ctx, true); err == nil {
+		if _, gone := os.Lstat(l.Dir()); errors.Is(gone, fs.ErrNotExist) {
+			return changed, lock.remove() // there is no such lab: its lock is all that this run made
+		}
+	}
+	lock.release()
+	return changed, err
 }
 
 // Reset ends the lab and removes its files, whatever state it is in: no record
