@@ -33,6 +33,45 @@ func member(v reflect.Value, name string) (reflect.Value, bool) {
 	return found, found.IsValid()
 }
 
+// unknownKey says that struct v has no key name, and which one it resembles.
+func unknownKey(v reflect.Value, name string) string {
+	best, near := 3, "" // more slips than two make another word
+	members(v, func(n string, _ reflect.Value) {
+		if d := slips(name, n); d < best && d < len(n) {
+			best, near = d, n
+		}
+	})
+	if near == "" {
+		return "unknown key"
+	}
+	return fmt.Sprintf("unknown key; did you mean %s?", near)
+}
+
+// slips counts the letters to put in, take out, change or swap with the next to
+// make b of a.
+func slips(a, b string) int {
+	row := func(i int) []int { r := make([]int, len(b)+1); r[0] = i; return r }
+	var before, above []int
+	this := row(0)
+	for j := range this {
+		this[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, above, this = above, this, row(i)
+		for j := 1; j <= len(b); j++ {
+			change := above[j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			this[j] = min(change, above[j]+1, this[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				this[j] = min(this[j], before[j-2]+1)
+			}
+		}
+	}
+	return this[len(b)]
+}
+
 // leaves calls visit for every scalar and list below struct v. A channel that
 // is not set has no leaves; one without keys of its own (local) is itself one.
 func leaves(v reflect.Value, prefix string, visit func(key string, leaf reflect.Value)) {
@@ -94,7 +133,7 @@ func setText(h *Host, key, text string) error {
 		}
 		m, ok := member(v, name)
 		if !ok {
-			return fmt.Errorf("unknown key")
+			return fmt.Errorf("%s", unknownKey(v, name))
 		}
 		v = m
 	}

@@ -51,13 +51,21 @@ func Defaults() Host {
 // Load makes the effective values of host name: defaults, dir/name.yaml,
 // environ (in the form of os.Environ), settings. Every fault is exit 2.
 func Load(dir, name string, environ []string, settings []Setting) (*Loaded, error) {
+	bare := strings.TrimSuffix(filepath.Base(name), ".yaml") // of somebody who typed the file
 	if !hostName.MatchString(name) {
-		return nil, report.Coded(report.ExitUsage, "%q is not a host name (%s)", name, hostName)
+		next := "lower case letters, digits, dots, dashes and underscores"
+		if hostName.MatchString(bare) {
+			next = "type " + bare
+		}
+		return nil, report.Coded(report.ExitUsage, "%q is not a host name: %s", name, next)
 	}
 	file := filepath.Join(dir, name+".yaml")
 	data, err := readFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		known, _ := Names(dir)
+		if bare != name && slices.Contains(known, bare) {
+			return nil, report.Coded(report.ExitUsage, "unknown host %q: type %s", name, bare)
+		}
 		return nil, report.Coded(report.ExitUsage, "unknown host %q: there is no %s (hosts here: %s)", name, file, strings.Join(known, ", "))
 	}
 	if err != nil {

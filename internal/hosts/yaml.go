@@ -106,7 +106,7 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 		key := join(prefix, name.Value)
 		m, ok := member(v, name.Value)
 		if !ok {
-			return r.problem(pair.Key, key, "unknown key")
+			return r.problem(pair.Key, key, "%s", unknownKey(v, name.Value))
 		}
 		if _, twice := r.lines[key]; twice {
 			return r.problem(pair.Key, key, "is given twice")
