@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// writeTable prints the audit's table, then each FAIL and ERROR as a line that
-// can be read alone, the causes that several slots share, the summary, and last
-// the WARN and INFO lines.
+// writeTable prints the audit's table, then the causes that several slots share,
+// each FAIL and ERROR as a line that can be read alone, the summary, and last the
+// WARN and INFO lines.
 func (r Report) writeTable(w io.Writer, style Style) error {
 	// The headers are as wide as the usual contents, so that the columns of two
 	// runs stand in the same place.
@@ -40,7 +40,7 @@ func (r Report) writeTable(w io.Writer, style Style) error {
 			return err
 		}
 	}
-	for _, line := range append(alone, r.causes()...) {
+	for _, line := range append(r.causes(), alone...) {
 		fmt.Fprintln(&out, line)
 	}
 	fmt.Fprintln(&out, r.Summary.line())
