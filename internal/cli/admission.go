@@ -33,7 +33,6 @@ What could not be checked is said, and is no verdict. See docs/admission.md.`,
   130  interrupted
 `,
 		example: program + " admission scan rts\n" + program + " admission scan rts --strict --format json",
-		args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) (int, error) {
 		if o.format != "table" && o.format != "json" {
 			return 0, report.Coded(report.ExitUsage, "%q is no format: table, json", o.format)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,12 +13,12 @@ import (
 
 // doc is what a command says about itself.
 type doc struct {
-	use     string // "deploy <host>"
-	short   string // one line, without a final period
-	long    string // paragraphs; empty: short is enough
-	codes   string // exit codes whose meaning is the command's own; else the common ones
-	example string // one or more lines, as typed
-	args    cobra.PositionalArgs
+	use     string               // "deploy <host>"
+	short   string               // one line, without a final period
+	long    string               // paragraphs; empty: short is enough
+	codes   string               // exit codes whose meaning is the command's own; else the common ones
+	example string               // one or more lines, as typed
+	args    cobra.PositionalArgs // nil: the words that use names, see words
 }
 
 // body does a command's work: it answers with the exit code, or with an error
@@ -29,6 +30,24 @@ const commonCodes = `  0    all right
   2    wrong words: id, name, flag, host file, unknown host or release, not root
   3    could not look or finish: unreachable, truncated, timed out, not checked
   4    another run holds the lock
+  130  interrupted
+`
+
+// localCodes are those of a command that asks no host and holds no lock.
+const localCodes = `  0    all right
+  2    wrong words: flag, host file, unknown host
+`
+
+// groupCodes are those of a command that only holds others.
+const groupCodes = `  0    its help was printed; what its commands end with stands in their help
+  2    wrong words: a command is missing or unknown
+`
+
+// labCodes are those of what brings a lab up or ends it.
+const labCodes = `  0    all right
+  2    wrong words: flag, lab name, not root
+  3    it could not be done
+  4    another run holds the lab
   130  interrupted
 `
 
@@ -67,6 +86,9 @@ func help(cmd *cobra.Command, _ []string) {
 
 // command makes a command; its flags are added by the caller.
 func (a *app) command(d doc, run body) *cobra.Command {
+	if d.args == nil {
+		d.args = words(d.use)
+	}
 	cmd := &cobra.Command{
 		Use:   d.use,
 		Short: d.short,
@@ -82,12 +104,48 @@ func (a *app) command(d doc, run body) *cobra.Command {
 	return cmd
 }
 
+// words takes the words that use names behind the command's own: "<host>" must
+// be there, "[slot]" may, "[host…]" any number of times. Its error names the word
+// that is missing or too many.
+func words(use string) cobra.PositionalArgs {
+	var must []string
+	most := 0
+	for _, w := range strings.Fields(use)[1:] {
+		switch {
+		case strings.HasPrefix(w, "<"):
+			must = append(must, w)
+			most++
+		case strings.HasSuffix(w, "…]"):
+			most = math.MaxInt
+		default:
+			most++
+		}
+	}
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(must):
+			return fmt.Errorf("%s is missing", must[len(args)])
+		case len(args) > most:
+			return fmt.Errorf("%q is a word too many", args[most])
+		}
+		return nil
+	}
+}
+
+// wrong is an error about the words of the command line, found by the command
+// itself: like cobra's own it is followed by the usage.
+func (a *app) wrong(code int, format string, args ...any) error {
+	a.started = false
+	return report.Coded(code, format, args...)
+}
+
 // group makes a command that only holds others.
 func (a *app) group(d doc, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: d.use, Short: d.short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return report.Coded(report.ExitUsage, "%s needs a command: one of those in its help", cmd.Name())
 	}}
 	cmd.AddCommand(commands...)
+	d.codes = groupCodes
 	describe(cmd, d)
 	return cmd
 }

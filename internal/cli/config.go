@@ -15,8 +15,8 @@ func (a *app) config() *cobra.Command {
 		long: `Print every effective value of a host with its source: the default, the line of the
 host file, the environment variable, or the flag. Each layer overrides those before
 it. What may hold a secret is blacked out.`,
+		codes:   localCodes,
 		example: program + " config explain lab\nAGENTWORKS_DEPLOY_SLOTS_COUNT=3 " + program + " config explain lab",
-		args:    cobra.ExactArgs(1),
 	}, func(_ context.Context, args []string) (int, error) {
 		l, err := a.host(args[0])
 		if err != nil {

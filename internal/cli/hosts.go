@@ -24,8 +24,8 @@ func (a *app) hostsList() *cobra.Command {
 	return a.command(doc{
 		use:     "list",
 		short:   "List the hosts, and say which folder they come from",
+		codes:   localCodes,
 		example: program + " hosts list",
-		args:    cobra.NoArgs,
 	}, func(context.Context, []string) (int, error) {
 		dir, rule, err := hosts.Dir(a.hostsDir, a.environ, a.self)
 		if err != nil {
@@ -59,8 +59,8 @@ func (a *app) hostsShow() *cobra.Command {
 	return a.command(doc{
 		use:     "show <host>",
 		short:   "Show a host's effective values",
+		codes:   localCodes,
 		example: program + " hosts show lab",
-		args:    cobra.ExactArgs(1),
 	}, func(_ context.Context, args []string) (int, error) {
 		l, err := a.host(args[0])
 		if err != nil {
@@ -81,6 +81,7 @@ func (a *app) hostsValidate() *cobra.Command {
 		long: `Check host files and say every fault with file, line and key: what no verb would
 take, and what forbids a host to go live as far as its file tells (docs/admission.md).
 The environment and --set count, as they do for a verb.`,
+		codes:   localCodes,
 		example: program + " hosts validate",
 	}, func(_ context.Context, args []string) (int, error) {
 		names := args
@@ -123,7 +124,6 @@ and checks a file that begins with the line
 
 as those in hosts/ do. What only loading can judge stays with hosts validate.`,
 		example: program + " hosts schema >hosts/schema.json",
-		args:    cobra.NoArgs,
 	}, func(context.Context, []string) (int, error) {
 		text, err := hosts.Schema()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"agentworks-deploy/internal/lab"
 	"agentworks-deploy/internal/report"
@@ -53,8 +54,8 @@ func (a *app) labUp() *cobra.Command {
 		long: `Bring a lab up and wait until it is running. The first lab of a machine makes a
 Debian root file system with mmdebstrap from the machine's own apt sources, which
 takes about a minute.`,
+		codes:   labCodes,
 		example: program + " lab up --name demo --reference",
-		args:    cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) (int, error) {
 		l, err := lab.Find(*name)
 		if err != nil {
@@ -94,9 +95,10 @@ func (a *app) labExec() *cobra.Command {
 		long:    "Run a program in a lab; standard input, output and the exit code pass through. No shell reads the words.",
 		codes:   passedCodes,
 		example: program + " lab exec -- chmod 0700 /srv/vs/releases\n" + program + " lab exec --user vs -- id",
+		args:    cobra.ArbitraryArgs,
 	}, func(ctx context.Context, args []string) (int, error) {
 		if len(args) == 0 {
-			return 0, report.Coded(exitOwnFailure, "lab exec: no program given: lab exec -- <program> [word…]")
+			return 0, a.wrong(exitOwnFailure, "lab exec: <program> is missing")
 		}
 		return a.inLab(ctx, *name, user, args)
 	})
@@ -104,7 +106,6 @@ func (a *app) labExec() *cobra.Command {
 	// not look like the program's exit code.
 	cmd.Flags().SetInterspersed(false)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		a.started = true
 		return report.Coded(exitOwnFailure, "lab exec: %w", err)
 	})
 	name = a.labName(cmd)
@@ -120,8 +121,10 @@ func (a *app) labShell() *cobra.Command {
 		short:   "Open a login shell in a lab, on a terminal of its own",
 		codes:   passedCodes,
 		example: program + " lab shell --user vs",
-		args:    cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) (int, error) {
+		if f, ok := a.stdin.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+			return 0, report.Coded(exitOwnFailure, "lab shell: standard input is no terminal; without one: %s lab exec --name %s -- <program> [word…]", program, *name)
+		}
 		// The machine's terminal is unknown in the lab; script makes one there.
 		return a.inLab(ctx, *name, user, []string{"script", "--quiet", "--return", "--command", "cd; exec ${SHELL:-/bin/bash} -l", "/dev/null"})
 	})
@@ -157,7 +160,7 @@ func (a *app) inLab(ctx context.Context, name, user string, argv []string) (int,
 // notUp adds the next step to an error of a lab that is down.
 func notUp(l *lab.Lab, err error) error {
 	if errors.Is(err, lab.ErrNotUp) {
-		return fmt.Errorf("%w; bring it up: %s lab up --name %s", err, program, l.Name)
+		return fmt.Errorf("%w; bring it up: %s lab up --name %s --reference", err, program, l.Name)
 	}
 	return err
 }
@@ -176,6 +179,7 @@ func (a *app) labDown() *cobra.Command {
 	return a.labEnd(doc{
 		use:     "down",
 		short:   "End a lab and keep its files",
+		codes:   labCodes,
 		example: program + " lab down --name demo",
 	}, "down", (*lab.Lab).Down)
 }
@@ -184,13 +188,13 @@ func (a *app) labReset() *cobra.Command {
 	return a.labEnd(doc{
 		use:     "reset",
 		short:   "End a lab and remove its files, whatever state it is in",
+		codes:   labCodes,
 		example: program + " lab reset --name demo",
 	}, "gone", (*lab.Lab).Reset)
 }
 
 func (a *app) labEnd(d doc, state string, end func(*lab.Lab, context.Context) (bool, error)) *cobra.Command {
 	var name *string
-	d.args = cobra.NoArgs
 	cmd := a.command(d, func(ctx context.Context, _ []string) (int, error) {
 		l, err := lab.Find(*name)
 		if err != nil {
@@ -214,8 +218,8 @@ func (a *app) labStatus() *cobra.Command {
 	return a.command(doc{
 		use:     "status",
 		short:   "List the labs of this machine",
+		codes:   "  0    the labs were listed\n  2    wrong words, not root\n  3    a lab's files could not be read\n",
 		example: program + " lab status",
-		args:    cobra.NoArgs,
 	}, func(context.Context, []string) (int, error) {
 		labs, err := lab.DefaultStore().List()
 		if err != nil {
@@ -251,7 +255,6 @@ func (a *app) labInitVerb() *cobra.Command {
 		use:     labInit,
 		short:   "Become the first process of a lab (run by lab up)",
 		example: program + " lab up",
-		args:    cobra.NoArgs,
 	}, func(context.Context, []string) (int, error) { return 0, lab.Init() })
 	cmd.Hidden = true
 	return cmd

@@ -80,6 +80,58 @@ func TestProvisionWithoutRootIsWrongWords(t *testing.T) {
 	}
 }
 
+// Whatever needs root says so in one line, and never names a file of root's.
+func TestWithoutRootALabIsWrongWords(t *testing.T) {
+	l := labtest.Shared(t, labtest.Reference())
+	bin := filepath.Join(labtest.Binaries(t), program)
+	for line, code := range map[string]int{
+		"slotcheck lab": 2, "slots status lab": 2, "slots assign lab u1": 2, "deploy lab --release " + labtest.Binaries(t) + "/sample-release": 2, "provision lab": 2, "lab status": 2,
+		"lab up": 2, "lab down": 2, "lab break releases-0700": 2, "lab heal": 2, "lab exec true": 125,
+	} {
+		words := append([]string{"--reuid=65534", "--regid=65534", "--clear-groups", "--", bin}, strings.Fields(line)...)
+		cmd := exec.Command("setpriv", words...)
+		cmd.Env = append(hostsEnv(t), "AGENTWORKS_DEPLOY_LAB="+l.Name)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != code || failureLines(string(out)) != 1 || !strings.Contains(string(out), "not root: ") || strings.Contains(string(out), "permission denied") {
+			t.Errorf("%s: %v, want exit %d:\n%s", line, err, code, out)
+		}
+	}
+}
+
+func TestATestSlotThatTheHostCannotHaveIsWrongWords(t *testing.T) {
+	l := labtest.Shared(t, labtest.Reference())
+	for _, slot := range []string{"foo", "slot99", "slot1", "slot051"} {
+		code, stdout, stderr := deployed(t, l, "slotcheck", "lab", "--test-slot", slot)
+		if code != 2 || stdout != "" || !strings.Contains(stderr, "is no slot of lab: slot01 to slot50") {
+			t.Errorf("%s: exit %d\n%s%s", slot, code, stdout, stderr)
+		}
+	}
+}
+
+func TestDownOfNoLabLeavesNothing(t *testing.T) {
+	l := labtest.Shared(t, labtest.Reference())
+	const name = "never-made-by-anybody"
+	code, stdout, stderr := deployed(t, l, "lab", "down", "--name", name)
+	if code != 0 || !strings.Contains(stdout, "is down already") {
+		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	}
+	if left, err := filepath.Glob("/var/lib/agentworks-deploy/labs/*" + name + "*"); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if left, err := filepath.Glob("/var/lib/agentworks-deploy/labs/.*" + name + "*"); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// A lab without the platform is told how to get one.
+func TestProvisionOfABareLabNamesTheReference(t *testing.T) {
+	l := labtest.New(t)
+	code, stdout, stderr := deployed(t, l, "provision", "lab")
+	if code != 1 || !strings.Contains(stderr, "agentworks-deploy lab up --name "+l.Name+" --reference") {
+		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	}
+}
+
 func failureLines(stderr string) int {
 	n := 0
 	for line := range strings.Lines(stderr) {

@@ -24,6 +24,7 @@ func (a *app) labBreak() *cobra.Command {
 administrator's slip or an old release would have caused. The lab must be provisioned, with the
 sample release live and u1 and u2 in slot01 and slot02. Slotcheck finds each and
 prints its fix; lab heal takes back whatever was broken.`,
+		args:    cobra.ArbitraryArgs,
 		example: program + " lab break --list\n" + program + " lab break releases-0700",
 	}, func(ctx context.Context, args []string) (int, error) {
 		if list {
@@ -82,7 +83,6 @@ func (a *app) labHeal() *cobra.Command {
 		long: `Take back what lab break broke, the newest first, by the lab's own record of what
 it touched. What a printed fix has put right meanwhile comes back as it was before too.`,
 		example: program + " lab heal",
-		args:    cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) (int, error) {
 		l, err := lab.Find(*name)
 		if err != nil {

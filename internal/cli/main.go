@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -84,14 +85,22 @@ func (a *app) end(cmd *cobra.Command, err error) int {
 	case err == nil:
 		return a.code
 	case !a.started:
-		fmt.Fprintf(a.stderr, "%s: %s\nusage: %s\nsee: %s --help\n", program, report.Escape(err.Error()), cmd.UseLine(), cmd.CommandPath())
+		fmt.Fprintf(a.stderr, "%s: %s\nusage: %s\nsee: %s --help\n", program, oneLine(err), cmd.UseLine(), cmd.CommandPath())
+		if coded := new(report.CodedError); errors.As(err, &coded) {
+			return coded.Code
+		}
 		return report.ExitUsage
 	case interrupted:
-		fmt.Fprintf(a.stderr, "%s: interrupted: %s\n", program, report.Escape(err.Error()))
+		fmt.Fprintf(a.stderr, "%s: interrupted: %s\n", program, oneLine(err))
 		return report.ExitInterrupted
 	}
-	fmt.Fprintf(a.stderr, "%s: %s\n", program, report.Escape(err.Error()))
+	fmt.Fprintf(a.stderr, "%s: %s\n", program, oneLine(err))
 	return report.CodeOf(err)
+}
+
+// oneLine is err fit for a terminal; joined errors stand behind each other.
+func oneLine(err error) string {
+	return report.Escape(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 func (a *app) root() *cobra.Command {

@@ -29,7 +29,6 @@ account, its app folder and its units are the platform's to make.`,
   130  interrupted
 `,
 		example: program + " provision lab --plan\n" + program + " provision rts",
-		args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) (int, error) {
 		loaded, err := a.host(args[0])
 		if err != nil {

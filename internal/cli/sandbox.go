@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -37,6 +36,7 @@ alone. A path that no slot may have is left out, and a line on standard error sa
   127  the launcher or the program could not be started
 `,
 		example: program + " sandbox run lab --slot slot01 --dir /srv/vs/data/docs/_users/u1/Chats/Work/projects/u1crew -- cat own.txt",
+		args:    cobra.ArbitraryArgs,
 	}, func(ctx context.Context, args []string) (int, error) {
 		exit, err := a.runSandboxed(ctx, ask, args)
 		if err != nil {
@@ -46,7 +46,6 @@ alone. A path that no slot may have is left out, and a line on standard error sa
 	})
 	// A fault of our own words must not look like the command's exit code.
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		a.started = true
 		return report.Coded(exitOwnFailure, "sandbox run: %w", err)
 	})
 	f := cmd.Flags()
@@ -59,8 +58,13 @@ alone. A path that no slot may have is left out, and a line on standard error sa
 }
 
 func (a *app) runSandboxed(ctx context.Context, ask onhost.SandboxRunArgs, args []string) (int, error) {
-	if len(args) < 2 || ask.Slot == "" || ask.Dir == "" {
-		return 0, errors.New("the words must be: <host> --slot <slot> --dir <folder> -- <program> [word…]")
+	for _, word := range []struct {
+		name string
+		here bool
+	}{{"<host>", len(args) > 0}, {"--slot", ask.Slot != ""}, {"--dir", ask.Dir != ""}, {"<program>", len(args) > 1}} {
+		if !word.here {
+			return 0, a.wrong(exitOwnFailure, "%s is missing", word.name)
+		}
 	}
 	loaded, err := a.host(args[0])
 	if err != nil {

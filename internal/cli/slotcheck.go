@@ -69,6 +69,9 @@ func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOption
 	if err != nil {
 		return 0, err
 	}
+	if err := o.checkSlot(&loaded.Host); err != nil {
+		return 0, err
+	}
 	if loaded.Host.Channels.Service.SSM.Many() {
 		return a.slotcheckMany(ctx, args, o)
 	}
@@ -89,6 +92,20 @@ func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOption
 	return r.Exit, err
 }
 
+// checkSlot refuses a test slot that host cannot have, before anything runs there.
+func (o *slotcheckOptions) checkSlot(host *hosts.Host) error {
+	layout := host.Layout()
+	if o.testSlot == "" {
+		return nil
+	}
+	for n := 1; n <= layout.Count; n++ {
+		if layout.Slot(n) == o.testSlot {
+			return nil
+		}
+	}
+	return report.Coded(report.ExitUsage, "--test-slot %q is no slot of %s: %s to %s", o.testSlot, host.Name, layout.Slot(1), layout.Slot(layout.Count))
+}
+
 // slotcheckMany audits several hosts, and all instances of those that have many.
 func (a *app) slotcheckMany(ctx context.Context, args []string, o slotcheckOptions) (int, error) {
 	if o.local || o.app != "" || o.docs != "" || o.product != "" {
@@ -100,6 +117,11 @@ func (a *app) slotcheckMany(ctx context.Context, args []string, o slotcheckOptio
 	list, err := o.load(a, args)
 	if err != nil {
 		return 0, err
+	}
+	for _, host := range list {
+		if err := o.checkSlot(host); err != nil {
+			return 0, err
+		}
 	}
 	ask := onhost.SlotcheckArgs{Level: slotcheck.Level(o.level), TestSlot: o.testSlot}
 	var bad error
@@ -151,7 +173,7 @@ func (a *app) audited(args []string, o slotcheckOptions) (*hosts.Loaded, error) 
 			return nil, report.Coded(report.ExitUsage, "%s goes with --local", told[0].Flag)
 		}
 		if len(args) != 1 {
-			return nil, report.Coded(report.ExitUsage, "slotcheck needs a host, or --local")
+			return nil, a.wrong(report.ExitUsage, "<host> is missing; --local audits the server you are on, --all every host")
 		}
 		return a.host(args[0])
 	}

@@ -44,7 +44,6 @@ without --adopt.`,
   130  interrupted
 `,
 		example: program + " slots assign rts aa73da63e26b40a1 slot01\n" + program + " slots assign lab u1 --plan",
-		args:    cobra.RangeArgs(2, 3),
 	}, func(ctx context.Context, words []string) (int, error) {
 		args.User = words[1]
 		if len(words) == 3 {
@@ -79,7 +78,6 @@ not clean.`,
   130  interrupted
 `,
 		example: program + " slots release rts aa73da63e26b40a1",
-		args:    cobra.ExactArgs(2),
 	}, func(ctx context.Context, words []string) (int, error) {
 		return a.changeSlots(ctx, words[0], "slots release", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
 			return f.ReleaseSlot(ctx, host, onhost.SlotsArgs{User: words[1]}, plan)
@@ -106,7 +104,6 @@ written.`,
   130  interrupted
 `,
 		example: program + " slots rebuild rts --plan",
-		args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, words []string) (int, error) {
 		return a.changeSlots(ctx, words[0], "slots rebuild", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
 			return f.RebuildSlots(ctx, host, plan)
@@ -152,7 +149,6 @@ accounts against what they should be. Nothing on the host is changed.`,
   130  interrupted
 `,
 		example: program + " slots status rts\n" + program + " slots status rts --format json",
-		args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, words []string) (int, error) {
 		if format != "table" && format != "json" {
 			return 0, report.Coded(report.ExitUsage, "%q is no format: table, json", format)

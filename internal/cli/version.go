@@ -16,8 +16,8 @@ func (a *app) version() *cobra.Command {
 	return a.command(doc{
 		use:     "version",
 		short:   "Print the version of this program",
+		codes:   "  0    the version was printed\n  2    wrong words\n",
 		example: program + " version",
-		args:    cobra.NoArgs,
 	}, func(context.Context, []string) (int, error) {
 		_, err := fmt.Fprintln(a.stdout, version())
 		return 0, err
