@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -22,6 +23,16 @@ func FuzzParseUsers(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestUsersFileThatIsNoFileIsAnErrorAtOnce(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "users.json")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := EnabledUsers(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("%v, %v", ids, err)
+	}
 }
 
 func TestV07RetiredTools(t *testing.T) {

@@ -1,15 +1,14 @@
 // Package platform reads what the platform itself says on a host: who its
 // accounts are, and whether a release still holds a tool that was retired. It
-// reads, changes nothing, and imports nothing else of this project.
+// reads and changes nothing, and may import safefs only.
 package platform
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"syscall"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // maxUsersFile bounds what is read of users.json.
@@ -18,17 +17,9 @@ const maxUsersFile = 16 << 20
 // EnabledUsers gives the ids of the enabled accounts in users.json at file;
 // fs.ErrNotExist where there is none. Its errors hold nothing of the content.
 func EnabledUsers(file string) ([]string, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would wait for a writer
+	data, err := safefs.ReadFile(file, maxUsersFile)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxUsersFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxUsersFile {
-		return nil, fmt.Errorf("longer than %d bytes", maxUsersFile)
 	}
 	return parseUsers(data)
 }

@@ -166,8 +166,11 @@ func (s *Store) remove(name string) error {
 	return root.RemoveAll(name)
 }
 
+// maxMarker bounds what is read of a marker; ours is one line.
+const maxMarker = 4 << 10
+
 func (s *Store) marked(id string) bool {
-	b, err := os.ReadFile(filepath.Join(s.dir(id), MarkerName))
+	b, err := safefs.ReadFile(filepath.Join(s.dir(id), MarkerName), maxMarker)
 	return err == nil && strings.HasPrefix(string(b), "agentworks-deploy ")
 }
 
@@ -176,7 +179,7 @@ func (s *Store) marked(id string) bool {
 // holds this program now. While an upload is under way its folder is locked, and
 // everything stays.
 func (s *Store) dropHalves() error {
-	dir, err := os.Open(s.Layout.ServiceHalves())
+	dir, err := os.OpenFile(s.Layout.ServiceHalves(), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

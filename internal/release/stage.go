@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // Stage puts the release together under its hidden name: contents from the
@@ -115,9 +117,9 @@ func (w *stager) copies(sha string, paths []string, source string) error {
 		var err error
 		switch {
 		case w.placed[paths[0]]:
-			from, err = w.root.Open(paths[0])
+			from, err = safefs.OpenIn(w.root, paths[0])
 		case source != "":
-			from, err = os.Open(source)
+			from, err = safefs.OpenFile(source)
 		default:
 			return fmt.Errorf("%s (content %.12s) was not sent and is not on the host any more; run the deploy again", p, sha)
 		}

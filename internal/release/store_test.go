@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -118,6 +119,33 @@ func stat(t *testing.T, p string) (st unix.Stat_t) {
 	t.Helper()
 	must(t, unix.Lstat(p, &st))
 	return st
+}
+
+// The service account owns what lies in releases, and may put FIFOs there.
+func TestFIFOsInReleasesHoldNobodyUp(t *testing.T) {
+	s := testStore(t)
+	a, b := variant(t, "a"), variant(t, "b")
+	install(t, s, a)
+	dir := s.dir(a.m.ID)
+	must(t, os.Remove(filepath.Join(dir, "empty")))
+	other := s.dir("vs-00000000-20200101000000")
+	must(t, os.Mkdir(other, 0o755))
+	for _, fifo := range []string{filepath.Join(dir, "empty"), filepath.Join(dir, MarkerName), filepath.Join(other, ManifestName), s.Layout.ServiceHalves()} {
+		must(t, mkfifo(fifo))
+	}
+	l, err := s.Look(context.Background(), b.m, b.manifest)
+	if err != nil || !slices.Contains(l.Missing, b.m.Files["empty"].SHA256) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if l, err := s.Look(context.Background(), a.m, a.manifest); err != nil || l.Present || l.Broken == nil {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if left, err := s.Leftovers(""); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if err := s.dropHalves(); err == nil {
+		t.Error("a FIFO in place of the uploads' folder is no error")
+	}
 }
 
 func TestR09PayloadIsNotTrusted(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // Tree is a release on the operator's side: files and links of a folder that
@@ -120,12 +122,7 @@ func runs(dir string) bool {
 }
 
 func readManifestFile(full string) (*Manifest, error) {
-	f, err := os.Open(full)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	b, err := safefs.ReadFile(full, maxManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +130,7 @@ func readManifestFile(full string) (*Manifest, error) {
 }
 
 func readSource(full string) (source, error) {
-	f, err := os.Open(full)
+	f, err := safefs.OpenFile(full)
 	if err != nil {
 		return source{}, err
 	}
@@ -293,5 +290,5 @@ func (t *Tree) open(p string) (io.ReadCloser, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: not in the release", p)
 	}
-	return os.Open(s.path)
+	return safefs.OpenFile(s.path)
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // Verify compares the release in the folder dir with its manifest, byte by byte:
@@ -78,7 +80,7 @@ func (v *verifier) entry(p string, d fs.DirEntry) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	case d.Type().IsRegular() && p == ManifestName:
-		f, err := v.root.Open(p)
+		f, err := safefs.OpenIn(v.root, p)
 		if err != nil {
 			return err
 		}
@@ -123,7 +125,7 @@ func kindName(t fs.FileMode) string {
 }
 
 func hashFile(root *os.Root, p string) (File, error) {
-	f, err := root.Open(p)
+	f, err := safefs.OpenIn(root, p)
 	if err != nil {
 		return File{}, err
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
 
 	"golang.org/x/sys/unix"
@@ -24,12 +24,15 @@ func configChecks() []check {
 	}
 }
 
+// maxConfig bounds what is read of slotctl.json.
+const maxConfig = 1 << 20
+
 // loadConfig reads the file beside slotctl, the only one that slotctl itself
 // reads, and answers with the row about it. Config stays nil where the rest of
 // the audit has no meaning.
 func (a *audit) loadConfig() []report.Row {
 	file := a.configFile
-	data, err := os.ReadFile(file)
+	data, err := safefs.ReadFile(file, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fail(file+" does not exist", a.provisionFix())
 	}

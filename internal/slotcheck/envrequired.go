@@ -3,10 +3,8 @@ package slotcheck
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
-	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/units"
 )
@@ -20,11 +18,7 @@ func checkEnvRequired(ctx context.Context, a *audit, _ subject) []report.Row {
 		return nil
 	}
 	name := a.layout.EnvFile()
-	data, err := os.ReadFile(name)
-	var file []hosts.Assignment
-	if err == nil {
-		file, err = hosts.ParseEnvironmentFile(data)
-	}
+	file, err := units.ReadEnvFile(name)
 	if err != nil {
 		return unknown(fmt.Sprintf("%s cannot be read: %v", name, cause(err)))
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/safefs"
 )
 
 // Running is what the service manager says of one service. PID is 0 while it
@@ -71,15 +72,11 @@ func Environment(ctx context.Context, ask func(ctx context.Context, unit string)
 		return Told{Assignments: found}, nil
 	}
 	t := Told{Note: fmt.Sprintf("%s is not running (%s); settings come from %s", unit, u.State, envFile)}
-	data, err := os.ReadFile(envFile)
+	all, err := ReadEnvFile(envFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Note += ", which does not exist"
 		return t, nil
 	}
-	if err != nil {
-		return Told{}, fmt.Errorf("%s is not running, and its settings cannot be read: %w", unit, err)
-	}
-	all, err := hosts.ParseEnvironmentFile(data)
 	if err != nil {
 		return Told{}, fmt.Errorf("%s is not running, and %s cannot be read: %w", unit, envFile, err)
 	}
@@ -94,6 +91,18 @@ func Environment(ctx context.Context, ask func(ctx context.Context, unit string)
 		t.Assignments = append(t.Assignments, a)
 	}
 	return t, nil
+}
+
+// maxEnvFile bounds what is read of an environment file.
+const maxEnvFile = 4 << 20
+
+// ReadEnvFile reads a unit's environment file, which is the service's own.
+func ReadEnvFile(name string) ([]hosts.Assignment, error) {
+	data, err := safefs.ReadFile(name, maxEnvFile)
+	if err != nil {
+		return nil, err
+	}
+	return hosts.ParseEnvironmentFile(data)
 }
 
 // ReadEnviron reads what process pid was started with.

@@ -1,8 +1,12 @@
 package units
 
 import (
+	"context"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func FuzzParseEnviron(f *testing.F) {
@@ -16,6 +20,18 @@ func FuzzParseEnviron(f *testing.F) {
 			seen[a.Name] = true
 		}
 	})
+}
+
+func TestEnvFileThatIsNoFileIsAnErrorAtOnce(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), ".env")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	down := func(context.Context, string) (Running, error) { return Running{State: "inactive"}, nil }
+	told, err := Environment(context.Background(), down, "/proc", "vs-agent.service", fifo)
+	if err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("%+v, %v", told, err)
+	}
 }
 
 func TestParseStates(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package units asks systemd about a product's services and tells what they were
 // started with: the environment of a running one, else the file that the next
 // start reads. It knows the service manager and /proc, not what a service is
-// for. It may import hosts; only packages that work on the host import it.
+// for. It may import hosts and safefs; only packages that work on the host import it.
 package units
 
 import (

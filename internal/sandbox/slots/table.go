@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const maxTable = 8 << 20
@@ -80,11 +82,14 @@ func stringPairs(raw json.RawMessage) ([][2]string, error) {
 // ReadTable reads the slot table at file. An error that is fs.ErrNotExist means
 // that there is no table.
 func ReadTable(file, prefix string) (*Table, error) {
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait for a writer
 	if err != nil {
 		return nil, fmt.Errorf("read slot table: %w", err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read slot table: %s is not a regular file", file)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxTable+1))
 	if err != nil {
 		return nil, fmt.Errorf("read slot table: %w", err)
