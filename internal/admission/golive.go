@@ -123,7 +123,7 @@ func (s *Site) told(ctx context.Context, file []hosts.Assignment) units.Told {
 	if t.Lookup(slots.EnvMode) != "" {
 		return t
 	}
-	running, err := units.Environment(ctx, s.Unit, s.Proc, s.layout.Product+"-workspace.service", os.DevNull)
+	running, err := units.Environment(ctx, s.Unit, s.Proc, s.layout.Product+"-workspace.service", "")
 	if err != nil {
 		s.fail(report.OnHost, "look at the service", "what the workspace service was told about slots is not known: %v", err)
 		return t

@@ -58,7 +58,7 @@ func (t Told) Lookup(name string) string {
 // a service that does not run sends it to the file envFile, which wins over the
 // unit's own settings; one that runs and cannot be read is an error, since the
 // file may say something else than what the service was started with (case
-// V-03). ask is Manager.Running.
+// V-03). Without envFile nothing stands in for it. ask is Manager.Running.
 func Environment(ctx context.Context, ask func(ctx context.Context, unit string) (Running, error), proc, unit, envFile string) (Told, error) {
 	u, err := ask(ctx, unit)
 	if err != nil {
@@ -70,6 +70,9 @@ func Environment(ctx context.Context, ask func(ctx context.Context, unit string)
 			return Told{}, fmt.Errorf("read the environment of %s (pid %d): %w", unit, u.PID, err)
 		}
 		return Told{Assignments: found}, nil
+	}
+	if envFile == "" {
+		return Told{Note: fmt.Sprintf("%s is not running (%s)", unit, u.State)}, nil
 	}
 	t := Told{Note: fmt.Sprintf("%s is not running (%s); settings come from %s", unit, u.State, envFile)}
 	all, err := ReadEnvFile(envFile)
