@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -118,6 +119,9 @@ func TestX04SameOverEveryChannel(t *testing.T) {
 	}
 }
 
+// counted is what a login over ssh adds to: sockets and processes of its session.
+var counted = regexp.MustCompile(`[0-9]+ (socket|named process)`)
+
 // plainOutput is stdout without what names the host or the machine it was found on.
 func plainOutput(stdout, way string) string {
 	var out strings.Builder
@@ -125,6 +129,7 @@ func plainOutput(stdout, way string) string {
 		if strings.HasPrefix(line, "INFO channel ") {
 			continue
 		}
+		line = counted.ReplaceAllString(line, "some $1")
 		out.WriteString(strings.ReplaceAll(line, "over-"+way, "HOST"))
 	}
 	return out.String()
