@@ -45,7 +45,7 @@ func (r *run) docs(ctx context.Context) (findings, error) {
 		}
 		return (&trees{run: r, apply: true}).each(ctx)
 	}
-	return f, r.closeFile(&f, "docs", r.l.UsersFile(), safefs.Attr{UID: -1, GID: -1, Clear: 0o077})
+	return f, r.closeFile(&f, "docs", r.l.UsersFile())
 }
 
 // docsFolders: a docs folder that is there keeps its owner and mode. One that is

@@ -173,17 +173,13 @@ func (r *run) appFolders(context.Context) (findings, error) {
 	if err != nil {
 		return f, err
 	}
-	return f, r.envFile(&f)
+	return f, r.closeFile(&f, "app-folders", r.l.EnvFile())
 }
 
-// envFile closes <app>/.env, which holds the platform's secrets.
-func (r *run) envFile(f *findings) error {
-	return r.closeFile(f, "app-folders", r.l.EnvFile(), safefs.Exact(int(r.roster.service.UID), int(r.roster.service.GID), 0o600))
-}
-
-// closeFile adds a file of the service's to what a step puts right. Whether
-// there is one is the platform's business.
-func (r *run) closeFile(f *findings, check, p string, want safefs.Attr) error {
+// closeFile adds a file of the service's that holds secrets to what a step puts
+// right. Whether there is one is the platform's business.
+func (r *run) closeFile(f *findings, check, p string) error {
+	want := safefs.Exact(int(r.roster.service.UID), int(r.roster.service.GID), 0o600)
 	dir, name, err := safefs.OpenParent(r.sys.at(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -207,9 +203,7 @@ func (r *run) closeFile(f *findings, check, p string, want safefs.Attr) error {
 	case want.Diff(st) == "":
 		return nil
 	}
-	after := want.Apply(st)
-	f.add("", "close %s: %s (mode %04o, %s)", p, fmt.Sprintf("mode %04o", after.Perm()), st.Perm(),
-		handsOf(st, owner{id: after.UID}, owner{id: after.GID}))
+	f.add("", "set %s to %s:%s 0600 (mode %04o, %s)", p, r.l.Product, r.l.Product, st.Perm(), handsOf(st, r.serviceUser(), r.serviceGroup()))
 	apply := f.apply
 	f.apply = func(ctx context.Context) error {
 		if err := apply(ctx); err != nil {

@@ -34,18 +34,26 @@ func readAccess(path string) (access, error) {
 		return access{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	a := access{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 07777}
+	var err error
+	a.ACL, err = readACL(path, safefs.AccessACL)
+	return a, err
+}
+
+// readACL reads one list of path itself; none is no error.
+func readACL(path string, kind safefs.ACLKind) (safefs.ACL, error) {
 	buf := make([]byte, 1<<16) // the most an attribute can hold
-	n, err := unix.Lgetxattr(path, string(safefs.AccessACL), buf)
-	switch {
-	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.EOPNOTSUPP):
-		return a, nil
-	case err != nil:
-		return access{}, &fs.PathError{Op: "read ACL of", Path: path, Err: err}
+	n, err := unix.Lgetxattr(path, string(kind), buf)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, nil
 	}
-	if a.ACL, err = safefs.ParseACL(buf[:n]); err != nil {
-		return access{}, &fs.PathError{Op: "read ACL of", Path: path, Err: err}
+	var acl safefs.ACL
+	if err == nil {
+		acl, err = safefs.ParseACL(buf[:n])
 	}
-	return a, nil
+	if err != nil {
+		return nil, &fs.PathError{Op: "read ACL of", Path: path, Err: err}
+	}
+	return acl, nil
 }
 
 // class is the entry that decides for an account.

@@ -157,9 +157,11 @@ func TestSlotsAreChosenAsWritten(t *testing.T) {
 		{"highest that fits", `{"slots":{"slot02":"u2","slot01":"u1"}}`, "", "slot01=u1 slot02=u2 slot49=", []string{"PASS slot-table-count: |2 assigned slot(s); test slot slot49"}},
 		{"asked for", `{"slots":{"slot01":"u1"}}`, "slot02", "slot01=u1 slot02=", []string{"PASS slot-table-count: |1 assigned slot(s); test slot slot02"}},
 		{"asked for and held", `{"slots":{"slot01":"u1"}}`, "slot01", "slot01=u1", []string{"PASS slot-table-count: |no test slot", "FAIL slot-accounts: slot01 cannot be the test slot: it holds somebody|"}},
-		{"asked for and not ours", `{"slots":{}}`, "slot50", "", []string{"FAIL slot-accounts: slot50 cannot be the test slot: its home|"}},
+		{"asked for and not ours", `{"slots":{}}`, "slot50", "", []string{"FAIL slot-accounts: slot50 cannot be the test slot: the account slot50 has the home /elsewhere and not |"}},
 		{"nobody", `{"slots":{}}`, "", "slot49=", []string{"PASS slot-table-count: |0 assigned slot(s); test slot slot49"}},
 		{"no account", `{"slots":{"slot03":"u3"}}`, "", "slot49=", []string{"FAIL slot-account [slot03]: |-- fix: agentworks-deploy provision lab"}},
+		{"somebody's account", `{"slots":{"slot50":"u3"}}`, "", "slot49=", []string{
+			"FAIL slot-account [slot50]: the table assigns it, and it is not the slot's account: the account slot50 has the home /elsewhere|-- fix: look whose account it is; where nobody needs it, userdel slot50, and provision"}},
 		{"all held", `{"slots":{"slot01":"u1","slot02":"u2","slot49":"u3"}}`, "", "slot01=u1 slot02=u2 slot49=u3", []string{"PASS slot-table-count: |3 assigned slot(s); no test slot"}},
 	}
 	for _, tt := range tests {

@@ -31,11 +31,18 @@ func noFix(where, note string) *report.Fix { return &report.Fix{Where: where, No
 // operatorFix is a verb of this CLI for the audited host. With --local there is
 // no host file, so the word <host> stays and the fix says so.
 func (a *audit) operatorFix(verb ...string) *report.Fix {
-	name, note := a.ask.Host.Name, ""
-	if a.ask.Local || name == "" {
-		name, note = NoHost, NoHost+" is the name of this server's host file"
+	name, note := a.hostName(), ""
+	if name == NoHost {
+		note = NoHost + " is the name of this server's host file"
 	}
 	return &report.Fix{Where: report.Operator, Argv: append(append([]string{program}, verb...), name), Note: note}
+}
+
+func (a *audit) hostName() string {
+	if a.ask.Local || a.ask.Host.Name == "" {
+		return NoHost
+	}
+	return a.ask.Host.Name
 }
 
 // provision repairs what root once wrote for the host file's docs root. Where

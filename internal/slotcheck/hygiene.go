@@ -22,7 +22,7 @@ import (
 func checkSlotHygiene(ctx context.Context, a *audit, _ subject) []report.Row {
 	var free []subject
 	for _, u := range a.accounts.Users() {
-		if slots.ValidSlot(a.layout.Prefix, u.Name) && u.Home == a.layout.SlotHome(u.Name) && a.table.User(u.Name) == "" {
+		if slots.ValidSlot(a.layout.Prefix, u.Name) && a.accounts.CheckSlot(u.Name, a.layout.SlotHome(u.Name)) == nil && a.table.User(u.Name) == "" {
 			free = append(free, a.subject(u, ""))
 		}
 	}
@@ -33,7 +33,7 @@ func checkSlotHygiene(ctx context.Context, a *audit, _ subject) []report.Row {
 	look := check{"slot-hygiene", func(ctx context.Context, a *audit, s subject) []report.Row {
 		return a.leftovers(ctx, s, processes[s.Account.UID])
 	}}
-	if rows := a.perSlot(ctx, []check{look}, free); len(rows) > 0 {
+	if rows := append(a.perSlot(ctx, []check{look}, free), a.sharedFiles(ctx, free)...); len(rows) > 0 {
 		return rows
 	}
 	return pass(fmt.Sprintf("%d slot(s) that hold nobody have nothing left", len(free)))

@@ -134,6 +134,7 @@ func (a *audit) derive(ctx context.Context, s Settings) error {
 	for n := 1; n <= a.layout.Count; n++ {
 		names = append(names, a.layout.Slot(n))
 	}
+	names = append(names, a.layout.SharedGroup())
 	if a.ask.TestSlot != "" {
 		names = append(names, a.ask.TestSlot)
 	}

@@ -40,6 +40,7 @@ func newScratch(t *testing.T) *scratch {
 		fmt.Fprintf(&passwd, "%s:x:%d:%d::%s:/bin/sh\n", name, scratchService+i, scratchService+i, home)
 		fmt.Fprintf(&group, "%s:x:%d:vs\n", name, scratchService+i)
 	}
+	fmt.Fprintf(&group, "slotshared:x:%d:vs\n", scratchService+90)
 	s.sys = System{
 		Proc: filepath.Join(dir, "proc"),
 		Accounts: func(ctx context.Context, names ...string) (*accounts.Database, error) {
@@ -56,6 +57,7 @@ func newScratch(t *testing.T) *scratch {
 		Unit: func(context.Context, string) (Unit, error) { return Unit{State: "inactive"}, nil },
 	}
 	s.write(l.EnvFile(), 0o600, "AGENTWORKS_SLOTS=on\nAGENTWORKS_SLOTCTL="+s.slotctl()+"\nAGENTWORKS_SLOTS_FILE="+s.table()+"\n")
+	s.chown(l.EnvFile(), scratchService, scratchService)
 	s.write(s.slotctl(), 0o755, "")
 	s.write(s.config(), 0o644, fmt.Sprintf(`{"slot_prefix":"slot","allowed_exec":[%q],"allowed_cwd":[%q],"slot_run_root":%q,"slot_state_root":%q,"docs_root":%q}`,
 		l.LauncherGlob(), l.Docs, l.SlotRuns(), l.SlotStates(), l.Docs))

@@ -29,7 +29,17 @@ func (a *audit) selectSlots() []report.Row {
 				Detail: "the table assigns it, and there is no such account", Fix: a.provisionFix()})
 			continue
 		}
+		if err := a.accounts.CheckSlot(name, a.layout.SlotHome(name)); err != nil {
+			// A stranger's account is not tried out: its files are the stranger's.
+			rows = append(rows, report.Row{State: report.Fail, Check: "slot-account", Slot: name,
+				Detail: "the table assigns it, and it is not the slot's account: " + err.Error(), Fix: a.identityFix(name, err)})
+			continue
+		}
 		a.slots = append(a.slots, a.subject(acct, a.table.User(name)))
+	}
+	if _, ok := a.accounts.Group(a.layout.SharedGroup()); !ok {
+		rows = append(rows, report.Row{State: report.Fail, Check: "slot-accounts",
+			Detail: "there is no group " + a.layout.SharedGroup() + ", through which slots share folders", Fix: a.provisionFix()})
 	}
 	test, err := a.testSlot()
 	switch {
@@ -50,6 +60,15 @@ func (a *audit) selectSlots() []report.Row {
 		count += "no test slot"
 	}
 	return append([]report.Row{{State: report.Pass, Check: "slot-table-count", Detail: count}}, rows...)
+}
+
+// identityFix makes what is missing; whether a stranger's account may go is a
+// person's to say.
+func (a *audit) identityFix(slot string, err error) *report.Fix {
+	if errors.Is(err, accounts.ErrMissing) {
+		return a.provisionFix()
+	}
+	return noFix(report.OnHost, fmt.Sprintf("look whose account it is; where nobody needs it, userdel %s, and provision", slot))
 }
 
 func (a *audit) subject(acct accounts.User, user string) subject {
@@ -87,8 +106,9 @@ func (a *audit) unfit(acct accounts.User) string {
 		return fmt.Sprintf("not a slot of prefix %q", a.layout.Prefix)
 	case a.table.User(acct.Name) != "":
 		return "it holds somebody"
-	case acct.Home != a.layout.SlotHome(acct.Name):
-		return fmt.Sprintf("its home is not %s", a.layout.SlotHome(acct.Name))
+	}
+	if err := a.accounts.CheckSlot(acct.Name, a.layout.SlotHome(acct.Name)); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
 )
 
 // fakeProcess is one process of a scratch host's /proc.
@@ -186,6 +189,25 @@ func TestTreesClosed(t *testing.T) {
 		},
 			"FAIL row: a tree of a user without a slot has the group of another slot, slot01", "-exec chgrp vs {} +"},
 		{"a link", func(s *scratch, u1 string) { s.must(os.Symlink("u1", filepath.Join(filepath.Dir(u1), "u4"))) }, "FAIL row: a tree of a user without a slot is not a folder", ""},
+		{"another slot in the default ACL", func(s *scratch, u1 string) {
+			list := safefs.ACLFromMode(0o770).WithGroup(scratchSlot+1, 7)
+			s.must(unix.Setxattr(u1, string(safefs.DefaultACL), list.Encode(), 0))
+		}, "FAIL row: the tree of the user of slot01 has a default ACL entry for group slot02", "-exec setfacl -d -x g:61002 {} +"},
+		// What an assign once did to a link of .env in a tree.
+		{".env opened to a slot", func(s *scratch, _ string) {
+			env := s.host.Layout().EnvFile()
+			s.chown(env, scratchService, scratchSlot)
+			s.must(os.Chmod(env, 0o660))
+		}, "FAIL row: SCRATCH/app/.env has group slot01 and mode 0660, not 0600", "-- fix: chmod 0600 SCRATCH/app/.env"},
+		{".env of root", func(s *scratch, _ string) { s.chown(s.host.Layout().EnvFile(), 0, 0) },
+			"FAIL row: SCRATCH/app/.env is owned by uid 0, not vs", "-- fix: chown vs SCRATCH/app/.env"},
+		{".env under a second name", func(s *scratch, u1 string) {
+			s.must(os.Link(s.host.Layout().EnvFile(), filepath.Join(u1, "envlink")))
+		}, "WARN row: SCRATCH/app/.env has 2 names", "find / -xdev -samefile SCRATCH/app/.env"},
+		{"users.json opened", func(s *scratch, _ string) {
+			s.write(s.host.Layout().UsersFile(), 0o644, "{}")
+			s.chown(s.host.Layout().UsersFile(), scratchService, scratchService)
+		}, "FAIL row: <docs>/config/users.json has group vs and mode 0644, not 0600", "config/users.json"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -193,12 +215,55 @@ func TestTreesClosed(t *testing.T) {
 			healthy(s)
 			tt.breakIt(s, filepath.Join(users(s), "u1"))
 			rows := s.ask(checkTreesClosed)
-			expectLine(t, rows, tt.begin, tt.end)
+			expectLine(t, rows, strings.ReplaceAll(tt.begin, "SCRATCH", s.dir), strings.ReplaceAll(tt.end, "SCRATCH", s.dir))
 			for _, l := range lines(rows) {
 				if strings.Contains(l, "u1") || strings.Contains(l, "u3") {
 					t.Errorf("%q tells a user (case S-07)", l)
 				}
 			}
 		})
+	}
+}
+
+// A fix once opened a slot's own folder to everybody, sixteen times.
+func TestNoFixOpensASlotsFoldersToOthers(t *testing.T) {
+	s := newScratch(t)
+	l := s.host.Layout()
+	for _, dir := range []string{filepath.Dir(s.dir), s.dir} {
+		s.must(os.Chmod(dir, 0o755))
+	}
+	for _, dir := range []string{l.SlotState("slot01"), l.SlotHome("slot01"), l.SlotRun("slot01"), l.DocsConfig(), filepath.Join(l.UserTree("u1"), "Chats")} {
+		s.must(os.MkdirAll(dir, 0o755))
+		s.must(os.Chmod(dir, 0o770))
+		s.chown(dir, scratchService, scratchService)
+		a := s.audit()
+		a.loadTable()
+		acct, _ := a.accounts.User("slot01")
+		at, fix := a.closedTo(dir, a.subject(acct, "u1"))
+		if at != dir || fix == nil || strings.Contains(fixText(fix), "o+") {
+			t.Errorf("%s: %s, %+v", dir, at, fix)
+		}
+	}
+}
+
+func TestWhatSlotsLeaveInSharedFoldersIsSeen(t *testing.T) {
+	s := newScratch(t)
+	downloads := filepath.Join(s.host.Layout().Docs, "Downloads")
+	for name, mode := range map[string]uint32{"mine": 0o600, "catsu": 0o6755} {
+		file := filepath.Join(downloads, name)
+		s.write(file, 0o600, "x")
+		s.chown(file, scratchSlot+2, scratchSlot+2) // slot49's
+		s.must(unix.Chmod(file, mode))
+	}
+	a := s.audit()
+	a.loadTable()
+	acct, _ := a.accounts.User("slot49")
+	rows := a.sharedFiles(t.Context(), []subject{a.subject(acct, "")})
+	expectLine(t, rows, "FAIL : 1 file(s) of slots in the shared folders are setuid or setgid", "provision lab")
+	expectLine(t, rows, "WARN  [slot49]: it holds nobody, and 2 file(s)", "")
+	s.must(os.Remove(filepath.Join(downloads, "catsu")))
+	s.must(os.Remove(filepath.Join(downloads, "mine")))
+	if rows := a.sharedFiles(t.Context(), []subject{a.subject(acct, "")}); rows != nil {
+		t.Errorf("%v", rows)
 	}
 }

@@ -36,7 +36,7 @@ func (a *audit) loadTable() []report.Row {
 		return rows
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		wrong("read", file+" is not a regular file", noFix(report.OnHost, "look at what stands there and put the table back"))
+		wrong("read", file+" is not a regular file", noFix(report.OnHost, "look at what stands there, rm or mv it, then agentworks-deploy slots rebuild "+a.hostName()))
 		return rows
 	}
 	if st.Uid != 0 {

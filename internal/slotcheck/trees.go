@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,9 +18,19 @@ import (
 )
 
 // checkTreesClosed looks once at each user's tree: whose it is, whose group it
-// has, and whether anybody else is let in. Rows count trees and name slots,
-// never a user.
+// has, and whether anybody else is let in; and at the two files of the platform
+// that a mistake with a tree could open. Rows count trees and name slots, never
+// a user.
 func checkTreesClosed(_ context.Context, a *audit, _ subject) []report.Row {
+	files := append(a.closedFile(a.layout.EnvFile(), a.layout.EnvFile()), a.closedFile(a.layout.UsersFile(), "<docs>/config/users.json")...)
+	rows := a.trees()
+	if files == nil {
+		return rows
+	}
+	return append(files, slices.DeleteFunc(rows, func(r report.Row) bool { return r.State == report.Pass })...)
+}
+
+func (a *audit) trees() []report.Row {
 	entries, err := os.ReadDir(a.layout.Users())
 	if errors.Is(err, fs.ErrNotExist) {
 		return skip("<docs>/_users does not exist")
@@ -98,19 +108,40 @@ func (a *audit) openTree(dir string, e fs.DirEntry, acc access, slot string, gro
 	if acc.Mode&0o007 != 0 {
 		add(fmt.Sprintf("is open to others (mode %04o)", acc.Mode), change("chmod", "o-rwx"))
 	}
-	for _, entry := range acc.ACL {
-		var who, spec string
-		switch id := strconv.FormatUint(uint64(entry.ID), 10); {
-		case entry.Tag == safefs.ACLUser && entry.ID != a.service.UID && !a.owns(slot, entry):
-			who, spec = a.userName(entry.ID), "u:"+id
-		case entry.Tag == safefs.ACLNamed && entry.ID != wantGroup && entry.ID != a.service.GID:
-			who, spec = "group "+a.groupName(entry.ID), "g:"+id
-		default:
-			continue
+	inherited, err := readACL(dir, safefs.DefaultACL)
+	if err != nil && !gone(err) {
+		rows = append(rows, unknown(fmt.Sprintf("%s cannot be looked at: %v", whose, cause(err)))...)
+	}
+	for _, list := range []struct {
+		acl    safefs.ACL
+		what   string
+		remove []string
+	}{{acc.ACL, "an ACL entry", []string{"setfacl", "-x"}}, {inherited, "a default ACL entry", []string{"setfacl", "-d", "-x"}}} {
+		for _, entry := range list.acl {
+			var who, spec string
+			switch id := strconv.FormatUint(uint64(entry.ID), 10); {
+			case entry.Tag == safefs.ACLUser && entry.ID != a.service.UID && !a.owns(slot, entry):
+				who, spec = a.userName(entry.ID), "u:"+id
+			case entry.Tag == safefs.ACLNamed && entry.ID != wantGroup && entry.ID != a.service.GID:
+				who, spec = "group "+a.groupName(entry.ID), "g:"+id
+			default:
+				continue
+			}
+			add("has "+list.what+" for "+who, change(append(list.remove, spec)...))
 		}
-		add("has an ACL entry for "+who, change("setfacl", "-x", spec))
 	}
 	return rows
+}
+
+// never says that nothing is opened to others at p: it lies in folders that are
+// one slot's, or the service's alone.
+func (a *audit) never(p string) bool {
+	for _, root := range []string{a.layout.SlotHomes(), a.layout.SlotStates(), a.layout.SlotRuns(), a.layout.Users()} {
+		if p != root && within(p, root) {
+			return true
+		}
+	}
+	return within(p, a.layout.DocsConfig())
 }
 
 // owns says whether an ACL entry is for the slot that the tree belongs to.
@@ -149,10 +180,12 @@ func (a *audit) closedTo(dir string, s subject) (at string, fix *report.Fix) {
 		}
 		users := a.layout.Users()
 		switch {
-		case path.Dir(p) == users && acc.GID != s.Account.GID:
+		case p != users && within(p, users) && d.Class == classOther:
 			return p, a.changeFix(p, "chgrp", a.groupName(s.Account.GID))
 		case within(p, a.docs) && p != a.docs && !within(p, users):
 			return p, a.provisionFix() // a shared folder
+		case d.Class == classOther && a.never(p):
+			return p, a.provisionFix()
 		}
 		words := acc.opener(d, permX, p)
 		return p, a.changeFix(p, words[:len(words)-1]...)
