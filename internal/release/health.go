@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -137,6 +138,11 @@ func (h *Health) lost(ctx context.Context, first, now sample) error {
 			return errors.New(u.String())
 		case u.Active == "inactive" && u.Unmet:
 			conditions, err := h.Manager.Conditions(ctx, u.Name)
+			conditions = slices.DeleteFunc(conditions, func(c string) bool { // what is there is not why
+				_, path, ok := strings.Cut(c, "PathExists=")
+				_, absent := os.Stat(path)
+				return ok && absent == nil
+			})
 			if err != nil || len(conditions) == 0 {
 				return errors.New(u.String())
 			}

@@ -143,7 +143,7 @@ func TestB40OneLuckySecondIsNotHealth(t *testing.T) {
 
 func TestSkippedStartIsToldAtOnceWithItsCondition(t *testing.T) {
 	show := strings.TrimSuffix(unitText("inactive", "dead", 0, 0), "'") + `ConditionResult=no\nConditionTimestampMonotonic=%s\n'`
-	m, _ := stubManager(t, fmt.Sprintf(show, "77")+"\n\t;;\n*' cat '*) echo ConditionPathExists=/srv/vs/current/bin/x")
+	m, _ := stubManager(t, fmt.Sprintf(show, "77")+"\n\t;;\n*' cat '*) printf 'ConditionPathExists=/proc\\nConditionPathExists=/srv/vs/current/bin/x\\n'")
 	err := testHealth(m, io.Discard).Judge(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "a condition of its unit is not met: ConditionPathExists=/srv/vs/current/bin/x") || strings.Contains(err.Error(), "not healthy within") {
 		t.Error(err)
