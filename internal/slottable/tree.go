@@ -137,7 +137,7 @@ func (r *run) tree(user, slot string, dry bool) (*tree, error) {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		return t, report.Coded(report.ExitState, "%s is no folder, so it is given to nobody: %w; next, on the host: look at it, then rm %s", path, err, report.Quote(path))
 	case errors.Is(err, unix.EXDEV):
-		return t, report.Coded(report.ExitState, "%s: %w; next, on the host: umount %s", path, err, report.Quote(path))
+		return t, report.Coded(report.ExitState, "%s is a mount and no folder of %s, so it is given to nobody and taken from nobody; next, on the host: umount %s", path, r.Users(), report.Quote(path))
 	}
 	return t, err
 }
