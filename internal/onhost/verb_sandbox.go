@@ -38,7 +38,7 @@ func runSandbox(ctx context.Context, s *Session) ([]report.Row, error) {
 		return nil, err
 	}
 	host := s.Request.Host
-	chain, err := slotcheck.Chain(ctx, slotcheck.ThisHost(host.Release.Manager), host)
+	chain, err := slotcheck.Chain(ctx, slotcheck.ThisHost(host.Release.Manager), host, args.Slot)
 	if err != nil {
 		return nil, err
 	}
