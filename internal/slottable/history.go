@@ -9,6 +9,8 @@ import (
 	"path"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 )
@@ -47,6 +49,9 @@ func readHistory(etc *safefs.Dir, name string) (*history, error) {
 	data, err := etc.ReadFile(name, maxTable)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &history{}, nil
+	}
+	if errors.Is(err, safefs.ErrNotRegular) || errors.Is(err, unix.ELOOP) {
+		return nil, report.Coded(report.ExitState, "%w; next, on the host: look at it, then rm %s, which makes every unclean slot a stranger's", err, path.Join(etc.Path(), name))
 	}
 	if err != nil {
 		return nil, err
