@@ -161,6 +161,7 @@ func onlyLocks(diff []string) bool {
 
 func TestDeployPlanChangesNothing(t *testing.T) {
 	o := ready(t)
+	o.must(t, "provision", "lab") // drops what an upload that another test cut off has left
 	before := o.lab.Snapshot(t, "/srv", "/etc", "/usr/local", "/var/lib/agentworks-deploy")
 	stdout := o.must(t, "deploy", "lab", "--plan", "--release", o.release(t, "planned"))
 	if !strings.Contains(stdout, "1 contents to send") || !strings.Contains(stdout, "PLANNED") {
@@ -287,7 +288,7 @@ func TestDeployBadWords(t *testing.T) {
 		"unpack":                     {"deploy", "lab", "--release", file},
 		"name the hosts":             {"deploy"},
 		"unknown flag":               {"deploy", "lab", "--no-such-flag"},
-		"it holds no file":           {"deploy", "lab", "--release", t.TempDir()},
+		"is no release":              {"deploy", "lab", "--release", t.TempDir()},
 	} {
 		_, stderr, code := o.run(t, args...)
 		if code != 2 || !strings.Contains(stderr, want) {

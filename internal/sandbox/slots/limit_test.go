@@ -2,10 +2,12 @@ package slots_test
 
 import (
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"agentworks-deploy/internal/sandbox/slots"
 )
@@ -17,6 +19,7 @@ func TestS26AForkBombIsCapped(t *testing.T) {
 	w := newWorld(t)
 	w.config.MaxProcesses = 64
 	w.writeConfig(0o644)
+	reaped(t, slot01)
 	foreign := make([]*exec.Cmd, 20)
 	for i := range foreign {
 		c := exec.Command("/bin/sleep", "60")
@@ -42,5 +45,30 @@ i=0; while [ $i -lt 200 ]; do sleep 60 & i=$((i+1)); done 2>/dev/null`
 	_ = r.cmd.Wait()
 	if got := w.run(call{stdin: w.sh("ulimit -S -p")}); strings.TrimSpace(got.stdout) != "64" {
 		t.Errorf("after the bomb: %+v", got)
+	}
+}
+
+// reaped waits until nothing of uid is left, zombies included: the kernel counts
+// what other tests killed until init has reaped it.
+func reaped(t *testing.T, uid uint32) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		left := 0
+		entries, err := os.ReadDir("/proc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if fi, err := os.Stat("/proc/" + e.Name()); err == nil && fi.Sys().(*syscall.Stat_t).Uid == uid {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d processes of uid %d are left", left, uid)
+		}
+		time.Sleep(20 * time.Millisecond) // init offers no event to wait for
 	}
 }
