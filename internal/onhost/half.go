@@ -67,13 +67,14 @@ done
 // of its own, proves it, and runs it with the rest of the stream. The lock on
 // the folder passes to the half, which closes it (descriptor 9) once it runs:
 // until then no other upload may remove the file. Every upload removes those
-// before it, so that neither killed runs nor old versions pile up.
+// before it, and what was delivered for a run that never came (launchScript), so
+// that neither killed runs nor old versions pile up.
 // Words: folder, beginning of the name, sha256, size, "remove" or "keep".
 const uploadScript = scriptHead + `
 dir=$1 old=$2 sum=$3 size=$4 after=$5
 name=$old$sum` + lockFolder + `
 new=$dir/.$name.agentworks-new
-for f in "$dir"/.*.agentworks-new "$dir"/"$old"*; do
+for f in "$dir"/.*.agentworks-new "$dir"/"$old"* "$dir"/slotctl-* "$dir"/in-*; do
 	[ -f "$f" ] && rm -f "$f"
 done
 head -c "$size" >"$new"
