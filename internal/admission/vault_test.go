@@ -39,7 +39,7 @@ func ask(t *testing.T, f *vaulttest.Fixture, group, token string, names ...strin
 
 // The third show line of admission: three names, one missing, one without a
 // grant, one fine.
-func TestVaultThreeNames(t *testing.T) {
+func TestB77VaultThreeNames(t *testing.T) {
 	vaulttest.Each(t, func(t *testing.T, f *vaulttest.Fixture) {
 		f.Secret(t, "shared/FINE", canary)
 		f.Secret(t, "shared/UNGRANTED", canary)
