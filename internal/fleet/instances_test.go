@@ -3,9 +3,11 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"agentworks-deploy/internal/remote/ssmtest"
@@ -45,7 +47,8 @@ func TestB51ThousandInstances(t *testing.T) {
 	canned(t, s, ids, map[string]string{"Product": "vs"})
 	s.host(t, "thousand", sshRoot, "{ssm: {region: "+region+", targets: {tag: Product=vs, max_concurrency: 50%}}}")
 	s.ssm.Play(ssmtest.Faults{ThrottleEvery: 3, EmptyLists: 2, Offline: map[string]bool{ids[7]: true}})
-	cmd := s.command(t.Context(), "slotcheck", "thousand")
+	peak := filepath.Join(t.TempDir(), "peak")
+	cmd := measured(s.command(t.Context(), "slotcheck", "thousand"), peak)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run() // its code is judged
@@ -63,7 +66,15 @@ func TestB51ThousandInstances(t *testing.T) {
 	}
 	need := len(ids)/50 + len(ids)
 	calls := s.ssm.Calls("")
-	memory := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+	text, err := os.ReadFile(peak)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := strconv.Atoi(string(text))
+	memory >>= 10
+	if err != nil || memory == 0 {
+		t.Fatalf("a peak of %q: %v", text, err)
+	}
 	t.Logf("%d calls, %d of them refused (%d would be needed one by one), %d MB", calls, s.ssm.Refused(), need, memory)
 	if calls > need*13/10 || memory >= 200 {
 		t.Errorf("%d calls for %d that are needed, %d MB", calls, need, memory)
