@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,80 +18,68 @@ import (
 
 var errNotFolder = errors.New("it is no folder")
 
-// subfolder opens a real folder directly below root.
-func subfolder(root *os.Root, name string) (*os.Root, error) {
-	fi, err := root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !fi.IsDir() {
+// subfolder opens a real folder below dir: a link, at its end or on the way, is
+// none.
+func subfolder(dir *safefs.Dir, rel string) (*safefs.Dir, error) {
+	sub, err := dir.Dir(rel)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return nil, errNotFolder
 	}
-	return root.OpenRoot(name)
+	return sub, err
 }
 
-func descend(root *os.Root, rel string) (*os.Root, error) {
-	at := root
-	for name := range strings.SplitSeq(rel, "/") {
-		next, err := subfolder(at, name)
-		if at != root {
-			at.Close()
-		}
-		if err != nil {
-			return nil, err
-		}
-		at = next
-	}
-	return at, nil
-}
-
-// children lists the real, non-hidden folders directly below root, by name.
-func children(root *os.Root) ([]string, error) {
-	d, err := root.Open(".")
+// children lists the real, non-hidden folders directly below dir, by name.
+func children(dir *safefs.Dir) ([]string, error) {
+	names, err := dir.Names()
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	entries, err := d.ReadDir(-1)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			names = append(names, e.Name())
+	names = slices.DeleteFunc(names, func(name string) bool {
+		if strings.HasPrefix(name, ".") {
+			return true
 		}
-	}
+		st, err := dir.Lstat(name)
+		return err == nil && !st.IsDir() // what cannot be looked at says why when it is opened
+	})
 	slices.Sort(names)
 	return names, nil
 }
 
-// readRegular reads a regular file of at most limit bytes, without waiting for
-// a writer on a FIFO and without following a link.
-func readRegular(root *os.Root, name string, limit int64) ([]byte, error) {
-	before, err := root.Lstat(name)
+// readRegular reads a regular file of at most limit bytes; a link is none.
+func readRegular(dir *safefs.Dir, name string, limit int64) ([]byte, error) {
+	f, err := dir.OpenRegular(name)
 	if err != nil {
-		return nil, err
+		return nil, unopened(err)
 	}
-	if !before.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
-	}
-	if before.Size() > limit {
-		return nil, fmt.Errorf("it is larger than %d KiB", limit>>10)
-	}
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	return content(f, limit)
+}
+
+// readFile reads a regular file of at most limit bytes, through whatever links
+// lead there.
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := safefs.OpenFile(name)
 	if err != nil {
-		return nil, err
+		return nil, unopened(err)
 	}
+	return content(f, limit)
+}
+
+// content reads f, at most limit bytes, and closes it.
+func content(f *os.File, limit int64) ([]byte, error) {
 	defer f.Close()
-	if now, err := f.Stat(); err != nil || !os.SameFile(before, now) {
-		return nil, errors.New("it changed while it was read")
-	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("it is larger than %d KiB", limit>>10)
 	}
 	return data, err
+}
+
+// unopened is why safefs opened no file, without its path.
+func unopened(err error) error {
+	if errors.Is(err, safefs.ErrNotRegular) {
+		return errors.New("it is no regular file")
+	}
+	return reason(err)
 }
 
 // reason is err without the path it carries, which may hold a user's id.
@@ -114,24 +101,6 @@ func printable(s string) string {
 		return fmt.Sprintf("%q", s)
 	}
 	return s
-}
-
-// readSmall reads a regular file of at most limit bytes, without waiting for a
-// writer on a FIFO.
-func readSmall(name string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it is larger than %d KiB", limit>>10)
-	}
-	return data, err
 }
 
 // openToOthers says to whom but its owner and that owner's own group a file is

@@ -90,7 +90,7 @@ func (s *Site) envFile() []hosts.Assignment {
 		}
 		s.rows = append(s.rows, report.Row{State: report.Fail, Check: goLive, Detail: fmt.Sprintf("%s is open to %s", name, open), Fix: &report.Fix{Where: report.OnHost, Argv: shut}})
 	}
-	data, err := readSmall(name, maxEnvFile)
+	data, err := readFile(name, maxEnvFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		if len(s.Host.Env.Required) > 0 {
 			s.fail(report.OnHost, mend, "%s does not exist, and env.required names %d key(s)", name, len(s.Host.Env.Required))

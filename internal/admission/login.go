@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/vault/api"
 
 	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/safefs"
 )
 
 // vaultDeadline bounds one request, its retries included; vaultLimit all of one
@@ -116,14 +115,11 @@ const maxSecretFile = 64 << 10
 // kind, is not part of it (case B82). Its errors do not name the file, whose path
 // may come from an environment.
 func secretFile(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would wait for a writer
+	f, err := safefs.OpenFile(name)
 	if err != nil {
-		return "", reason(err)
+		return "", unopened(err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.New("it is no regular file")
-	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
 	if err != nil {
 		return "", reason(err)

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // The two lists of a manifest's capabilities object.
@@ -64,9 +65,8 @@ type Selection struct {
 	project string // the manifest's folder, relative to docs: may hold a user's id, so it never leaves the host
 }
 
-// walker reads manifests below one docs root. Folders and files are opened one
-// component at a time below their parent, and a link is no folder and no file:
-// what a user planted leads nowhere.
+// walker reads manifests below one docs root. A link below it is no folder and
+// no file: what a user planted leads nowhere.
 type walker struct {
 	selections []Selection
 	notes      []string
@@ -98,7 +98,7 @@ func (w *walker) shown(parts ...string) string {
 
 // walk visits every manifest below docs. Only a docs root that cannot be
 // opened, or a context that ends, is an error.
-func (w *walker) walk(ctx context.Context, docs *os.Root) error {
+func (w *walker) walk(ctx context.Context, docs *safefs.Dir) error {
 	w.users = map[string]bool{}
 	var ids []string
 	users, err := subfolder(docs, usersFolder)
@@ -133,9 +133,9 @@ func (w *walker) walk(ctx context.Context, docs *os.Root) error {
 
 // owner visits the project roots below one tree; at is its path relative to
 // docs.
-func (w *walker) owner(ctx context.Context, tree *os.Root, at string) error {
+func (w *walker) owner(ctx context.Context, tree *safefs.Dir, at string) error {
 	for _, rel := range projectRoots {
-		root, err := descend(tree, rel)
+		root, err := subfolder(tree, rel)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFolder) {
 			continue
 		}
@@ -153,7 +153,7 @@ func (w *walker) owner(ctx context.Context, tree *os.Root, at string) error {
 	return nil
 }
 
-func (w *walker) projects(ctx context.Context, root *os.Root, at string) error {
+func (w *walker) projects(ctx context.Context, root *safefs.Dir, at string) error {
 	names, err := children(root)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (w *walker) projects(ctx context.Context, root *os.Root, at string) error {
 
 // manifest reads one manifest, if there is one. Whatever is wrong with it is
 // one WARN, and the scan goes on (case K-06).
-func (w *walker) manifest(folder *os.Root, name, project string) {
+func (w *walker) manifest(folder *safefs.Dir, name, project string) {
 	if w.manifests == maxManifests || len(w.selections) >= maxSelections {
 		if _, err := folder.Lstat(name); err == nil {
 			w.unread++

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
 )
 
 // Facts is what the host's side knows: names only, no value and no user's id,
@@ -38,7 +38,7 @@ type Environment struct {
 // Collect reads the manifests and stores below docs and asks the gateway. It
 // fails only where the scan itself cannot run (exit 3).
 func Collect(ctx context.Context, docs string, env Environment) (*Facts, error) {
-	root, err := os.OpenRoot(docs)
+	root, err := safefs.OpenFolder(docs)
 	if err != nil {
 		return nil, report.Coded(report.ExitUnfinished, "open the docs root: %w", err)
 	}

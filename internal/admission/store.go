@@ -7,9 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // maxStore bounds one store file; stores hold values, manifests do not.
@@ -42,7 +43,7 @@ func storeKey(project string) string {
 // readStores reads the managed store and, for each of projects, its own store
 // below every owner. Each owner's folder is listed once, so that the work grows
 // with stores and not with manifests times owners.
-func readStores(ctx context.Context, docs *os.Root, projects map[string]bool, envNames []string, warnf func(string, ...any)) (*stores, error) {
+func readStores(ctx context.Context, docs *safefs.Dir, projects map[string]bool, envNames []string, warnf func(string, ...any)) (*stores, error) {
 	s := &stores{managed: map[string]bool{}, env: map[string]bool{}, own: map[string]map[string]bool{}}
 	for _, key := range envNames {
 		if name, ok := strings.CutPrefix(key, "GLOBAL_SECRET_"); ok && name != "" {
@@ -75,7 +76,7 @@ func readStores(ctx context.Context, docs *os.Root, projects map[string]bool, en
 	return s, nil
 }
 
-func (s *stores) readManaged(users *os.Root, warnf func(string, ...any)) {
+func (s *stores) readManaged(users *safefs.Dir, warnf func(string, ...any)) {
 	shown := path.Join(usersFolder, systemOwner, "secrets.json")
 	folder, err := subfolder(users, systemOwner)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,12 +106,12 @@ func (s *stores) readManaged(users *os.Root, warnf func(string, ...any)) {
 // errNoObject never quotes the file: it holds values.
 var errNoObject = errors.New("no JSON object of the store's shape")
 
-func (s *stores) readOwner(users *os.Root, owner string, byKey map[string]string, warnf func(string, ...any)) {
+func (s *stores) readOwner(users *safefs.Dir, owner string, byKey map[string]string, warnf func(string, ...any)) {
 	shown := path.Join(usersFolder, owner, "workflow_secrets")
 	if owner != sharedOwner {
 		shown = path.Join(usersFolder, userRedacted, "workflow_secrets")
 	}
-	folder, err := descend(users, path.Join(owner, "workflow_secrets"))
+	folder, err := subfolder(users, path.Join(owner, "workflow_secrets"))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			warnf("%s: %v", shown, reason(err))
@@ -118,13 +119,7 @@ func (s *stores) readOwner(users *os.Root, owner string, byKey map[string]string
 		return
 	}
 	defer folder.Close()
-	d, err := folder.Open(".")
-	if err != nil {
-		warnf("%s: %v", shown, reason(err))
-		return
-	}
-	names, err := d.Readdirnames(-1)
-	d.Close()
+	names, err := folder.Names()
 	if err != nil {
 		warnf("%s: %v", shown, reason(err))
 		return
@@ -140,7 +135,7 @@ func (s *stores) readOwner(users *os.Root, owner string, byKey map[string]string
 	}
 }
 
-func (s *stores) readOwn(folder *os.Root, name, project string) error {
+func (s *stores) readOwn(folder *safefs.Dir, name, project string) error {
 	data, err := readRegular(folder, name, maxStore)
 	if err != nil {
 		return err

@@ -21,6 +21,16 @@ func OpenFile(p string) (*os.File, error) {
 	return regular(f)
 }
 
+// OpenFolder opens the folder at p through whatever links lead there, as
+// OpenFile opens a file. Root uses OpenDir.
+func OpenFolder(p string) (*Dir, error) {
+	fd, err := openat2(unix.AT_FDCWD, p, unix.O_RDONLY|unix.O_DIRECTORY, 0, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: p, Err: err}
+	}
+	return newDir(fd, p), nil
+}
+
 // OpenIn is OpenFile for rel below root.
 func OpenIn(root *os.Root, rel string) (*os.File, error) {
 	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)

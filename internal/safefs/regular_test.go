@@ -59,3 +59,27 @@ func TestReadFileNeverWaits(t *testing.T) {
 		t.Errorf("none: %v", err)
 	}
 }
+
+func TestOpenFolderFollowsLinksToFoldersOnly(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, err := range []error{os.Mkdir(at("folder"), 0o700), os.WriteFile(at("folder/file"), nil, 0o600), os.Symlink("folder", at("link"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	folder, err := OpenFolder(at("link"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	if names, err := folder.Names(); err != nil || len(names) != 1 || names[0] != "file" {
+		t.Errorf("%q %v", names, err)
+	}
+	if d, err := OpenFolder(at("folder/file")); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("a file is opened as the folder %v: %v", d, err)
+	}
+	if _, err := OpenFolder(at("none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("none: %v", err)
+	}
+}
