@@ -139,7 +139,7 @@ func (a *audit) derive(ctx context.Context, s Settings) error {
 		names = append(names, a.ask.TestSlot)
 	}
 	var err error
-	if a.accounts, err = a.sys.Accounts(ctx, names...); err != nil {
+	if a.accounts, err = accounts.Load(ctx, a.sys.Getent, names...); err != nil {
 		return err
 	}
 	service, ok := a.accounts.User(a.layout.Product)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
 )
@@ -43,16 +42,14 @@ func newScratch(t *testing.T) *scratch {
 	fmt.Fprintf(&group, "slotshared:x:%d:vs\n", scratchService+90)
 	s.sys = System{
 		Proc: filepath.Join(dir, "proc"),
-		Accounts: func(ctx context.Context, names ...string) (*accounts.Database, error) {
-			return accounts.Load(ctx, func(_ context.Context, database string, keys ...string) ([]byte, error) {
-				switch {
-				case len(keys) > 0:
-					return nil, nil
-				case database == "passwd":
-					return []byte(passwd.String()), nil
-				}
-				return []byte(group.String()), nil
-			}, names...)
+		Getent: func(_ context.Context, database string, keys ...string) ([]byte, error) {
+			switch {
+			case len(keys) > 0:
+				return nil, nil
+			case database == "passwd":
+				return []byte(passwd.String()), nil
+			}
+			return []byte(group.String()), nil
 		},
 		Unit: func(context.Context, string) (Unit, error) { return Unit{State: "inactive"}, nil },
 	}

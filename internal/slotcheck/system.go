@@ -16,9 +16,8 @@ import (
 // System is what checks see of the host they run on, so that tests can put a
 // scratch tree in its place.
 type System struct {
-	Proc string // "/proc"
-	// Accounts loads the account database, and names it may not list.
-	Accounts func(ctx context.Context, names ...string) (*accounts.Database, error)
+	Proc   string // "/proc"
+	Getent accounts.Getent
 	// Unit asks the service manager for one service. A manager that is not
 	// there is no error: nothing of its runs.
 	Unit func(ctx context.Context, name string) (Unit, error)
@@ -28,10 +27,8 @@ type System struct {
 // release.manager, "user" or "system".
 func ThisHost(manager string) System {
 	return System{
-		Proc: "/proc",
-		Accounts: func(ctx context.Context, names ...string) (*accounts.Database, error) {
-			return accounts.Load(ctx, accounts.HostGetent, names...)
-		},
+		Proc:   "/proc",
+		Getent: accounts.HostGetent,
 		Unit: func(ctx context.Context, name string) (Unit, error) {
 			ctx, cancel := context.WithTimeout(ctx, toolDeadline)
 			defer cancel()
