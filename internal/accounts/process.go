@@ -45,15 +45,37 @@ func (p Process) InUnit(unit string) bool {
 }
 
 // Processes returns the processes of uid, by proc(5) mounted at proc. One that
-// ends while it is looked at is left out.
+// ends while it is looked at is left out. They are in the order of their ids.
 func Processes(proc string, uid uint32) ([]Process, error) {
-	names, err := os.ReadDir(proc)
-	if err != nil {
-		return nil, fmt.Errorf("list the processes: %w", err)
-	}
 	var found []Process
-	for _, d := range names {
-		pid, err := strconv.Atoi(d.Name())
+	err := each(proc, func(p Process) {
+		if p.UID == uid {
+			found = append(found, p)
+		}
+	})
+	slices.SortFunc(found, func(a, b Process) int { return a.PID - b.PID })
+	return found, err
+}
+
+// Count says how many running processes each user id has, by proc(5) mounted at proc.
+func Count(proc string) (map[uint32]int, error) {
+	count := map[uint32]int{}
+	err := each(proc, func(p Process) {
+		if !p.Zombie {
+			count[p.UID]++
+		}
+	})
+	return count, err
+}
+
+// each shows look every process that is still there when it is read.
+func each(proc string, look func(Process)) error {
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return fmt.Errorf("list the processes: %w", err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
@@ -62,14 +84,11 @@ func Processes(proc string, uid uint32) ([]Process, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if p.UID == uid {
-			found = append(found, p)
-		}
+		look(p)
 	}
-	slices.SortFunc(found, func(a, b Process) int { return a.PID - b.PID })
-	return found, nil
+	return nil
 }
 
 // ReadProcess reads one process; fs.ErrNotExist when it is gone.
