@@ -135,18 +135,28 @@ func readSource(full string) (source, error) {
 		return source{}, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	file, mtime, err := describe(f, full)
 	if err != nil {
 		return source{}, err
+	}
+	s := source{path: full, mtime: mtime, file: file}
+	s.prog, s.isELF = readProgram(f)
+	return s, nil
+}
+
+// describe reads f and tells how a manifest lists it, and when it was written;
+// name is how errors call it.
+func describe(f *os.File, name string) (File, time.Time, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return File{}, time.Time{}, err
 	}
 	h := sha256.New()
 	n, err := io.Copy(h, f)
 	if err != nil {
-		return source{}, fmt.Errorf("read %s: %w", full, err)
+		return File{}, time.Time{}, fmt.Errorf("read %s: %w", name, err)
 	}
-	s := source{path: full, mtime: info.ModTime(), file: File{SHA256: hex.EncodeToString(h.Sum(nil)), Size: n, Mode: modeOf(info.Mode())}}
-	s.prog, s.isELF = readProgram(f)
-	return s, nil
+	return File{SHA256: hex.EncodeToString(h.Sum(nil)), Size: n, Mode: modeOf(info.Mode())}, info.ModTime(), nil
 }
 
 // modeOf keeps of a file's mode whether its owner may execute it.

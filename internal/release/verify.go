@@ -3,8 +3,6 @@ package release
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -130,14 +128,6 @@ func hashFile(root *os.Root, p string) (File, error) {
 		return File{}, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return File{}, err
-	}
-	h := sha256.New()
-	n, err := io.Copy(h, f)
-	if err != nil {
-		return File{}, fmt.Errorf("read %s: %w", p, err)
-	}
-	return File{SHA256: hex.EncodeToString(h.Sum(nil)), Size: n, Mode: modeOf(info.Mode())}, nil
+	file, _, err := describe(f, p)
+	return file, err
 }
