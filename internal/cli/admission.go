@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentworks-deploy/internal/fleet"
+	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
 )
 
@@ -37,18 +39,7 @@ What could not be checked is said, and is no verdict. See docs/admission.md.`,
 		if o.format != "table" && o.format != "json" {
 			return 0, report.Coded(report.ExitUsage, "%q is no format: table, json", o.format)
 		}
-		loaded, err := a.host(args[0])
-		if err != nil {
-			return 0, err
-		}
-		progress := a.progress()
-		defer progress.Close()
-		f, err := a.fleet(progress)
-		if err != nil {
-			return 0, err
-		}
-		r, err := f.Admission(ctx, &loaded.Host, o.strict)
-		progress.Close()
+		r, err := withHost(a, args[0], func(f *fleet.Fleet, host *hosts.Host) (report.Report, error) { return f.Admission(ctx, host, o.strict) })
 		switch {
 		case err != nil && len(r.Rows) == 0:
 			return r.Exit, err

@@ -54,14 +54,7 @@ its default release is the sample release beside this program.`,
 		if len(list) > 1 {
 			return a.deployMany(ctx, &m, list, asks)
 		}
-		progress := a.progress()
-		defer progress.Close()
-		f, err := a.fleet(progress)
-		if err != nil {
-			return 0, err
-		}
-		done, err := f.Deploy(ctx, list[0], asks[list[0].Name])
-		progress.Close()
+		done, err := withFleet(a, func(f *fleet.Fleet) (fleet.Deployed, error) { return f.Deploy(ctx, list[0], asks[list[0].Name]) })
 		return a.deployed(list[0], done, ask.Strict, err)
 	})
 	f := cmd.Flags()

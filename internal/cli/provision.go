@@ -2,15 +2,16 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
-	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/fleet"
+	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/onhost"
 )
 
 func (a *app) provision() *cobra.Command {
-	var plan bool
+	var plan *bool
 	cmd := a.command(doc{
 		use:   "provision <host>",
 		short: "Make a host a slot host: accounts, folders, slotctl, the sudo rule",
@@ -30,24 +31,10 @@ account, its app folder and its units are the platform's to make.`,
 `,
 		example: program + " provision lab --plan\n" + program + " provision rts",
 	}, func(ctx context.Context, args []string) (int, error) {
-		loaded, err := a.host(args[0])
-		if err != nil {
-			return 0, err
-		}
-		progress := a.progress()
-		defer progress.Close()
-		f, err := a.fleet(progress)
-		if err != nil {
-			return 0, err
-		}
-		e, err := f.Provision(ctx, &loaded.Host, plan)
-		progress.Close()
-		var bad error
-		if len(e.Rows) > 0 {
-			bad = report.WriteSteps(a.stdout, "provision", e.Rows, a.style())
-		}
-		return e.Exit, errors.Join(err, bad)
+		return a.change(args[0], "provision", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
+			return f.Provision(ctx, host, *plan)
+		})
 	})
-	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
+	plan = planFlag(cmd)
 	return cmd
 }

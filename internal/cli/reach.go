@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"agentworks-deploy/internal/fleet"
+	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/onhost"
 	"agentworks-deploy/internal/report"
 )
@@ -20,6 +22,42 @@ func (a *app) fleet(log io.Writer) (*fleet.Fleet, error) {
 	f := &fleet.Fleet{Program: program, Log: log, Getenv: a.getenv}
 	a.closers = append(a.closers, f.Close)
 	return f, nil
+}
+
+// withFleet answers with what verb does; the fleet's progress stands on standard
+// error until then.
+func withFleet[T any](a *app, verb func(*fleet.Fleet) (T, error)) (answer T, err error) {
+	progress := a.progress()
+	defer progress.Close()
+	f, err := a.fleet(progress)
+	if err != nil {
+		return answer, err
+	}
+	return verb(f)
+}
+
+// withHost is withFleet for the host of that name.
+func withHost[T any](a *app, name string, verb func(*fleet.Fleet, *hosts.Host) (T, error)) (answer T, err error) {
+	loaded, err := a.host(name)
+	if err != nil {
+		return answer, err
+	}
+	return withFleet(a, func(f *fleet.Fleet) (T, error) { return verb(f, &loaded.Host) })
+}
+
+// change runs the verb of that name, which changes a host, and prints its steps.
+func (a *app) change(host, name string, verb func(*fleet.Fleet, *hosts.Host) (onhost.Envelope, error)) (int, error) {
+	e, err := withHost(a, host, verb)
+	var bad error
+	if len(e.Rows) > 0 {
+		bad = report.WriteSteps(a.stdout, name, e.Rows, a.style())
+	}
+	return e.Exit, errors.Join(err, bad)
+}
+
+// planFlag adds --plan.
+func planFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("plan", false, "say what would change and change nothing")
 }
 
 // progress prints what a command is at on standard error; close it before the

@@ -75,13 +75,9 @@ func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOption
 	if loaded.Host.Channels.Service.SSM.Many() {
 		return a.slotcheckMany(ctx, args, o)
 	}
-	progress := a.progress()
-	f, err := a.fleet(progress)
-	if err != nil {
-		return 0, err
-	}
-	r, err := f.Slotcheck(ctx, &loaded.Host, onhost.SlotcheckArgs{Level: slotcheck.Level(o.level), Local: o.local, TestSlot: o.testSlot}, o.strict)
-	progress.Close()
+	r, err := withFleet(a, func(f *fleet.Fleet) (report.Report, error) {
+		return f.Slotcheck(ctx, &loaded.Host, onhost.SlotcheckArgs{Level: slotcheck.Level(o.level), Local: o.local, TestSlot: o.testSlot}, o.strict)
+	})
 	if err != nil && len(r.Rows) == 0 {
 		return r.Exit, err
 	}

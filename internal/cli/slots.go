@@ -28,7 +28,7 @@ channel.`,
 
 func (a *app) slotsAssign() *cobra.Command {
 	var args onhost.SlotsArgs
-	var plan bool
+	var plan *bool
 	cmd := a.command(doc{
 		use:   "assign <host> <user-id> [slot]",
 		short: "Give a user a slot, and the slot the user's tree",
@@ -52,17 +52,17 @@ without --adopt.`,
 				return 0, report.Coded(report.ExitUsage, "the slot's name is empty")
 			}
 		}
-		return a.changeSlots(ctx, words[0], "slots assign", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
-			return f.AssignSlot(ctx, host, args, plan)
+		return a.change(words[0], "slots assign", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
+			return f.AssignSlot(ctx, host, args, *plan)
 		})
 	})
 	cmd.Flags().BoolVar(&args.Adopt, "adopt", false, "take the slot with what somebody else left in it")
-	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
+	plan = planFlag(cmd)
 	return cmd
 }
 
 func (a *app) slotsRelease() *cobra.Command {
-	var plan bool
+	var plan *bool
 	cmd := a.command(doc{
 		use:   "release <host> <user-id>",
 		short: "Take a user's slot away",
@@ -79,16 +79,16 @@ not clean.`,
 `,
 		example: program + " slots release rts aa73da63e26b40a1",
 	}, func(ctx context.Context, words []string) (int, error) {
-		return a.changeSlots(ctx, words[0], "slots release", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
-			return f.ReleaseSlot(ctx, host, onhost.SlotsArgs{User: words[1]}, plan)
+		return a.change(words[0], "slots release", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
+			return f.ReleaseSlot(ctx, host, onhost.SlotsArgs{User: words[1]}, *plan)
 		})
 	})
-	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
+	plan = planFlag(cmd)
 	return cmd
 }
 
 func (a *app) slotsRebuild() *cobra.Command {
-	var plan bool
+	var plan *bool
 	cmd := a.command(doc{
 		use:   "rebuild <host>",
 		short: "Write a slot table that nobody can read anew, from the users' trees",
@@ -105,33 +105,12 @@ written.`,
 `,
 		example: program + " slots rebuild rts --plan",
 	}, func(ctx context.Context, words []string) (int, error) {
-		return a.changeSlots(ctx, words[0], "slots rebuild", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
-			return f.RebuildSlots(ctx, host, plan)
+		return a.change(words[0], "slots rebuild", func(f *fleet.Fleet, host *hosts.Host) (onhost.Envelope, error) {
+			return f.RebuildSlots(ctx, host, *plan)
 		})
 	})
-	cmd.Flags().BoolVar(&plan, "plan", false, "say what would change and change nothing")
+	plan = planFlag(cmd)
 	return cmd
-}
-
-// changeSlots runs one verb and prints what it did.
-func (a *app) changeSlots(ctx context.Context, host, name string, verb func(*fleet.Fleet, *hosts.Host) (onhost.Envelope, error)) (int, error) {
-	loaded, err := a.host(host)
-	if err != nil {
-		return 0, err
-	}
-	progress := a.progress()
-	defer progress.Close()
-	f, err := a.fleet(progress)
-	if err != nil {
-		return 0, err
-	}
-	e, err := verb(f, &loaded.Host)
-	progress.Close()
-	var bad error
-	if len(e.Rows) > 0 {
-		bad = report.WriteSteps(a.stdout, name, e.Rows, a.style())
-	}
-	return e.Exit, errors.Join(err, bad)
 }
 
 func (a *app) slotsStatus() *cobra.Command {
@@ -153,18 +132,7 @@ accounts against what they should be. Nothing on the host is changed.`,
 		if format != "table" && format != "json" {
 			return 0, report.Coded(report.ExitUsage, "%q is no format: table, json", format)
 		}
-		loaded, err := a.host(words[0])
-		if err != nil {
-			return 0, err
-		}
-		progress := a.progress()
-		defer progress.Close()
-		f, err := a.fleet(progress)
-		if err != nil {
-			return 0, err
-		}
-		status, err := f.SlotsStatus(ctx, &loaded.Host)
-		progress.Close()
+		status, err := withHost(a, words[0], func(f *fleet.Fleet, host *hosts.Host) (fleet.Slots, error) { return f.SlotsStatus(ctx, host) })
 		if err != nil && len(status.Rows) == 0 {
 			return status.Exit, err
 		}
