@@ -35,7 +35,7 @@ func packages() []string {
 	return []string{
 		"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd",
 		"sudo", "openssh-server", "acl", "passwd", "iproute2", "procps", "tmux",
-		"bubblewrap", "ca-certificates",
+		"bubblewrap", "ca-certificates", "curl",
 	}
 }
 
