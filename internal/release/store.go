@@ -116,8 +116,8 @@ func (s *Store) Look(ctx context.Context, m *Manifest, manifest []byte) (*Look, 
 	return l, nil
 }
 
-// findContents fills found with files of the releases on this host whose bytes
-// have a digest that m lists.
+// findContents fills found with files of the releases on this host, and the
+// programs that are installed beside them, whose bytes have a digest that m lists.
 func (s *Store) findContents(ctx context.Context, m *Manifest, found map[string]string) error {
 	wanted := m.contents()
 	releases, err := s.releases()
@@ -134,6 +134,16 @@ func (s *Store) findContents(ctx context.Context, m *Manifest, found map[string]
 		}
 		if err := s.contentsOf(ctx, id, other, wanted, found); err != nil {
 			return err
+		}
+	}
+	root, err := os.OpenRoot(s.Layout.Libexec())
+	if err != nil {
+		return nil // not provisioned, which the preflight says
+	}
+	defer root.Close()
+	for _, program := range []string{s.Layout.AdminHalf(), s.Layout.Slotctl()} {
+		if got, err := hashFile(root, filepath.Base(program)); err == nil && wanted[got.SHA256] != nil && found[got.SHA256] == "" {
+			found[got.SHA256] = program
 		}
 	}
 	return nil
