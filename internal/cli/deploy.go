@@ -120,7 +120,9 @@ func (a *app) deployMany(ctx context.Context, m *many, list []*hosts.Host, asks 
 }
 
 // isLab tells whether both channels of h lead to a lab.
-func isLab(h *hosts.Host) bool { return h.Channels.Admin.Lab != nil && h.Channels.Service.Lab != nil }
+func isLab(h *hosts.Host) bool {
+	return h.Channels.Admin.Lab != nil && h.Channels.ForService().Lab != nil
+}
 
 // deployed prints what came of a deploy: its steps, the self-test, and where
 // something failed what it failed to prove.

@@ -45,7 +45,7 @@ func (a *app) hostsList() *cobra.Command {
 				continue
 			}
 			h := l.Host
-			table.Add(name, h.Product, h.Tier, h.Slots.Mode, h.Channels.Admin.String(), h.Channels.Service.String())
+			table.Add(name, h.Product, h.Tier, h.Slots.Mode, h.Channels.Admin.String(), h.Channels.ForService().String())
 		}
 		if err := table.Write(a.stdout); err != nil {
 			return 0, err

@@ -72,7 +72,7 @@ func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOption
 	if err := o.checkSlot(&loaded.Host); err != nil {
 		return 0, err
 	}
-	if loaded.Host.Channels.Service.SSM.Many() {
+	if loaded.Host.Channels.ForService().SSM.Many() {
 		return a.slotcheckMany(ctx, args, o)
 	}
 	r, err := withFleet(a, func(f *fleet.Fleet) (report.Report, error) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/onhost"
@@ -14,23 +16,57 @@ import (
 	"agentworks-deploy/internal/report"
 )
 
-// delivery brings the files of a verb to a host whose admin channel has no
-// stream for them: through the service account, through a bucket, or in pieces.
-// Whichever way they come, root copies them to a place of its own and runs what
-// has the sha256 that was computed here.
+// callNarrow runs c over a channel without streams: what the verb needs on the
+// host is brought there before it begins.
+func (f *Fleet) callNarrow(ctx context.Context, host *hosts.Host, ch remote.Channel, req onhost.Request, c call) (onhost.Envelope, error) {
+	d := &delivery{f: f, host: host, to: ch, role: onhost.Verbs()[c.verb].Role}
+	defer d.done(ctx)
+	if c.body == nil {
+		return f.Program.CallNarrow(ctx, ch, req, nil, d.bring, f.Log)
+	}
+	body, err := d.spool(c.body, c.what)
+	if err != nil {
+		return onhost.Envelope{}, report.Coded(report.ExitUnfinished, "put %s together: %w", c.what, err)
+	}
+	return f.Program.CallNarrow(ctx, ch, req, &body, d.bring, f.Log)
+}
+
+// delivery brings files to a host whose channel has no stream for them: through
+// the service account, through a bucket, or in pieces. Whichever way they come,
+// what is used of them there has the sha256 that was computed here.
 type delivery struct {
 	f     *Fleet
 	host  *hosts.Host
-	admin remote.Channel
-	left  []onhost.File // stored with the service account, to be removed there
+	to    remote.Channel
+	role  remote.Role
+	local string          // a folder here for what must be a file first
+	left  []onhost.Parcel // stored with the service account, to be removed there
 }
 
-// bring brings files, each the first way that works.
-func (d *delivery) bring(ctx context.Context, files []onhost.File) error {
-	for _, file := range files {
+// spool makes a file of what is to be sent, since its digest goes ahead of it.
+func (d *delivery) spool(body io.Reader, name string) (onhost.File, error) {
+	var err error
+	if d.local, err = os.MkdirTemp("", "agentworks-deploy-send-"); err != nil {
+		return onhost.File{}, err
+	}
+	file, err := os.Create(filepath.Join(d.local, name))
+	if err != nil {
+		return onhost.File{}, err
+	}
+	_, err = io.Copy(file, body)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return onhost.File{}, err
+	}
+	return onhost.NewFile(file.Name())
+}
+
+// bring brings parcels into folder on the host, each the first way that works.
+func (d *delivery) bring(ctx context.Context, folder string, parcels []onhost.Parcel) error {
+	ways := []func(context.Context, string, onhost.Parcel) error{d.service, d.bucket, d.pieces}
+	for _, parcel := range parcels {
 		var why []string
-		for _, way := range []func(context.Context, onhost.File) error{d.service, d.bucket, d.pieces} {
-			err := way(ctx, file)
+		for _, way := range ways {
+			err := way(ctx, folder, parcel)
 			if err == nil {
 				why = nil
 				break
@@ -41,14 +77,14 @@ func (d *delivery) bring(ctx context.Context, files []onhost.File) error {
 			why = append(why, err.Error())
 		}
 		if why != nil {
-			return report.Coded(report.ExitUnfinished, "%s has no %s yet, and no way to get it there worked: %s", d.host.Name, filepath.Base(file.Path), strings.Join(why, "; "))
+			return report.Coded(report.ExitUnfinished, "%s has no %s yet, and no way to get it there worked: %s", d.host.Name, filepath.Base(parcel.Path), strings.Join(why, "; "))
 		}
 	}
 	return nil
 }
 
-// service sends file to the service account, whose channel has a stream.
-func (d *delivery) service(ctx context.Context, file onhost.File) error {
+// service sends parcel to the service account, whose channel may have a stream.
+func (d *delivery) service(ctx context.Context, _ string, parcel onhost.Parcel) error {
 	ch, err := d.f.channel(d.host, remote.Service)
 	if err != nil {
 		return err
@@ -56,63 +92,89 @@ func (d *delivery) service(ctx context.Context, file onhost.File) error {
 	if _, narrow := ch.(remote.Narrow); narrow {
 		return errors.New("the service channel has no stream either")
 	}
-	fmt.Fprintf(d.f.Log, "%s: sent over %s, for root to verify and copy\n", file.Name, ch)
-	d.left = append(d.left, file)
-	return file.Store(ctx, ch, d.folder())
+	fmt.Fprintf(d.f.Log, "%s: sent over %s, for root to verify and copy\n", filepath.Base(parcel.Path), ch)
+	d.left = append(d.left, parcel)
+	return parcel.Store(ctx, ch, d.halves())
 }
 
-// folder is where the service account may keep programs.
-func (d *delivery) folder() string {
+// halves is where the service account may keep programs.
+func (d *delivery) halves() string {
 	layout := d.host.Layout()
 	return layout.ServiceHalves()
 }
 
-// bucket lays file down where the host can fetch it.
-func (d *delivery) bucket(ctx context.Context, file onhost.File) error {
-	depot, ok := d.admin.(remote.Depot)
+// bucket lays parcel down where the host can fetch it.
+func (d *delivery) bucket(ctx context.Context, folder string, parcel onhost.Parcel) error {
+	depot, ok := d.to.(remote.Depot)
 	if !ok {
-		return remote.ErrNoDepot
+		return fmt.Errorf("%s has no bucket", d.to)
 	}
-	data, err := os.Open(file.Path)
+	name := filepath.Base(parcel.Path)
+	data, err := os.Open(parcel.Path)
 	if err != nil {
 		return err
 	}
 	defer data.Close()
-	address, remove, err := depot.Put(ctx, file.Name+"-"+file.SHA256(), data, file.Size())
+	sent := &metered{r: data, log: d.f.Log, name: name, size: parcel.Size(), said: time.Now()}
+	address, remove, err := depot.Put(ctx, name+"-"+parcel.SHA256(), sent, parcel.Size())
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.f.Log, "%s: in the bucket, for root to fetch and verify\n", file.Name)
-	err = file.Fetch(ctx, d.admin, address)
+	fmt.Fprintf(d.f.Log, "%s: in the bucket, for the host to fetch and verify\n", name)
+	err = parcel.Fetch(ctx, d.to, address, folder)
 	if bad := remove(context.WithoutCancel(ctx)); bad != nil {
-		fmt.Fprintf(d.f.Log, "%s: %v\n", file.Name, bad)
+		fmt.Fprintf(d.f.Log, "%s: %v\n", name, bad)
 	}
 	return err
 }
 
-// pieces sends file in as many commands as it takes, if they are not too many.
-func (d *delivery) pieces(ctx context.Context, file onhost.File) error {
-	narrow, ok := d.admin.(remote.Narrow)
+// metered says every few seconds how much of a file has been read.
+type metered struct {
+	r          io.Reader
+	log        io.Writer
+	name       string
+	size, read int64
+	said       time.Time
+}
+
+func (m *metered) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	m.read += int64(n)
+	if time.Since(m.said) >= sayEvery {
+		m.said = time.Now()
+		fmt.Fprintf(m.log, "%s: %d of %d MB sent\n", m.name, m.read>>20, m.size>>20)
+	}
+	return n, err
+}
+
+// pieces sends parcel in as many commands as it takes, if they are not too many.
+func (d *delivery) pieces(ctx context.Context, folder string, parcel onhost.Parcel) error {
+	narrow, ok := d.to.(remote.Narrow)
 	if !ok {
 		return errors.New("not a channel for pieces")
 	}
-	p, err := file.CutFor(narrow)
+	p, err := parcel.CutFor(narrow, folder)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.f.Log, "%s: goes in pieces, %d commands\n", file.Name, p.Count()+1)
-	return p.Send(ctx, d.admin, d.f.Log)
+	fmt.Fprintf(d.f.Log, "%s: goes in pieces, %d commands\n", filepath.Base(parcel.Path), p.Count()+1)
+	return p.Send(ctx, d.to, d.f.Log)
 }
 
-// done removes what the service account need not keep.
+// done removes what neither side need keep.
 func (d *delivery) done(ctx context.Context) {
-	for _, file := range d.left {
+	if d.local != "" {
+		if err := os.RemoveAll(d.local); err != nil {
+			fmt.Fprintf(d.f.Log, "remove what was sent: %v\n", err)
+		}
+	}
+	for _, parcel := range d.left {
 		ch, err := d.f.channel(d.host, remote.Service)
 		if err == nil {
-			err = file.Forget(context.WithoutCancel(ctx), ch, d.folder())
+			err = parcel.Forget(context.WithoutCancel(ctx), ch, d.halves())
 		}
 		if err != nil {
-			fmt.Fprintf(d.f.Log, "%s: remove it with the service account: %v\n", file.Name, err)
+			fmt.Fprintf(d.f.Log, "%s: remove it with the service account: %v\n", filepath.Base(parcel.Path), err)
 		}
 	}
 }

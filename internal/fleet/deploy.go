@@ -35,6 +35,9 @@ type Deployed struct {
 	Exit      int
 }
 
+// sayEvery is how often something long says that it goes on.
+const sayEvery = 5 * time.Second
+
 // loadTimeout bounds what happens on this side before the host is asked.
 const loadTimeout = 30 * time.Minute
 
@@ -43,7 +46,7 @@ const loadTimeout = 30 * time.Minute
 func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deployed, error) {
 	p := &pushed{f: f, host: host, ask: d}
 	defer p.close()
-	steps := &release.Steps{Log: f.Log, Every: 5 * time.Second}
+	steps := &release.Steps{Log: f.Log, Every: sayEvery}
 	if err := steps.Do(ctx, "load", loadTimeout, p.load); err != nil {
 		return p.done, err
 	}
@@ -185,7 +188,7 @@ func (p *pushed) call(ctx context.Context, c call, wanted []string) (release.Ans
 	}
 	c.args = args
 	body, sink := io.Pipe()
-	c.body = body
+	c.body, c.what = body, "release"
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -222,7 +225,7 @@ func (p *pushed) progress(wanted []string) func(int64) {
 	}
 	said := time.Now()
 	return func(sent int64) {
-		if time.Since(said) < 5*time.Second {
+		if time.Since(said) < sayEvery {
 			return
 		}
 		said = time.Now()

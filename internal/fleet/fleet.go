@@ -65,12 +65,13 @@ func (f *Fleet) Close() error {
 }
 
 // call is one call of the half of a host. Args is any value that the verb's
-// Session.Args reads; body may be nil.
+// Session.Args reads; body may be nil, and what is then a person's word for it.
 type call struct {
 	verb string
 	args any
 	plan bool
 	body io.Reader
+	what string
 }
 
 func (c call) request(host *hosts.Host) (onhost.Request, error) {
@@ -86,7 +87,8 @@ func (c call) request(host *hosts.Host) (onhost.Request, error) {
 }
 
 // call runs c on host over the channel of the verb's role. Its answer and error
-// are those of onhost.Program.Call.
+// are those of onhost.Program.Call, and a plan says which machine the host
+// file's names led to.
 func (f *Fleet) call(ctx context.Context, host *hosts.Host, c call) (onhost.Envelope, error) {
 	req, err := c.request(host)
 	if err != nil {
@@ -96,14 +98,14 @@ func (f *Fleet) call(ctx context.Context, host *hosts.Host, c call) (onhost.Enve
 	if err != nil {
 		return onhost.Envelope{}, err
 	}
-	e, err := f.Program.Call(ctx, ch, req, c.body, f.Log)
-	return planned(e, c, ch), err
-}
-
-// planned adds to a plan which machine the host file's names led to.
-func planned(e onhost.Envelope, c call, ch remote.Channel) onhost.Envelope {
+	var e onhost.Envelope
+	if _, narrow := ch.(remote.Narrow); narrow {
+		e, err = f.callNarrow(ctx, host, ch, req, c)
+	} else {
+		e, err = f.Program.Call(ctx, ch, req, c.body, f.Log)
+	}
 	if found, ok := ch.(remote.Lookup); ok && c.plan && found.Found() != "" {
 		e.Rows = append([]report.Row{{State: report.Info, Check: "channel", Detail: found.Found()}}, e.Rows...)
 	}
-	return e
+	return e, err
 }

@@ -39,6 +39,7 @@ type seat struct {
 	pid  string // of the process that holds the namespaces
 	sshd *exec.Cmd
 	ssm  *ssmtest.Server
+	s3   *ssmtest.Bucket
 	env  []string
 }
 
@@ -162,14 +163,16 @@ func (s *seat) startSSH(t *testing.T) {
 	}
 }
 
-// serveSSM runs the stand-in in the seat's network; its instance is the lab.
+// serveSSM runs the stand-ins in the seat's network; the instance is the lab,
+// which reaches the bucket as well.
 func (s *seat) serveSSM(t *testing.T) {
 	t.Helper()
 	s.ssm = ssmtest.New(region, s.agent)
 	s.ssm.Register(instance, map[string]string{"Name": "thelab"})
 	s.ssm.AddStack("prod", map[string]string{"InstanceId": instance})
-	url := s.listen(t, s.ssm)
-	s.env = append(os.Environ(), "AWS_ENDPOINT_URL_SSM="+url, "AWS_ENDPOINT_URL_CLOUDFORMATION="+url, "AWS_ACCESS_KEY_ID="+s.ssm.AccessKey, "AWS_SECRET_ACCESS_KEY=x",
+	url := s.listen(t, "127.0.0.1", s.ssm)
+	s.s3 = ssmtest.NewBucket(region)
+	s.env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+s.listen(t, clientAddress, s.s3), "AWS_ENDPOINT_URL_SSM="+url, "AWS_ENDPOINT_URL_CLOUDFORMATION="+url, "AWS_ACCESS_KEY_ID="+s.ssm.AccessKey, "AWS_SECRET_ACCESS_KEY=x",
 		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE="+s.dir+"/aws", "AWS_SHARED_CREDENTIALS_FILE="+s.dir+"/aws-credentials", "SSH_AUTH_SOCK=", "HOME="+s.dir)
 }
 
@@ -186,8 +189,8 @@ func (s *seat) agent(ctx context.Context, _, script string) (string, string, int
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// listen serves h on the loopback of the seat's network.
-func (s *seat) listen(t *testing.T, h http.Handler) string {
+// listen serves h on an address of the seat's network.
+func (s *seat) listen(t *testing.T, address string, h http.Handler) string {
 	t.Helper()
 	type listening struct {
 		net.Listener
@@ -205,7 +208,7 @@ func (s *seat) listen(t *testing.T, h http.Handler) string {
 			made <- listening{nil, err}
 			return
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", address+":0")
 		made <- listening{l, err}
 	}()
 	l := <-made
@@ -234,9 +237,10 @@ channels:
 }
 
 const (
-	sshRoot = "{ssh: {host: thelab, user: root}}"
-	sshVs   = "{ssh: {host: thelab, user: vs}}"
-	ssmByID = "{ssm: {region: " + region + ", instance: {id: " + instance + "}}}"
+	sshRoot   = "{ssh: {host: thelab, user: root}}"
+	sshVs     = "{ssh: {host: thelab, user: vs}}"
+	ssmByID   = "{ssm: {region: " + region + ", instance: {id: " + instance + "}}}"
+	ssmBucket = "{ssm: {region: " + region + ", instance: {id: " + instance + "}, bucket: deploy-bucket}}"
 )
 
 func (s *seat) command(ctx context.Context, args ...string) *exec.Cmd {

@@ -95,7 +95,9 @@ func (l *Loaded) check() []*Problem {
 	c.paths()
 	c.slots()
 	c.channel("channels.admin", h.Channels.Admin)
-	c.channel("channels.service", h.Channels.Service)
+	if _, given := c.source["channels.service"]; given || h.Channels.Service != (Channel{}) {
+		c.channel("channels.service", h.Channels.Service)
+	}
 	c.release()
 	c.listen()
 	for _, key := range h.Env.Required {

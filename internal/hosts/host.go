@@ -48,6 +48,15 @@ type Channels struct {
 	Service Channel `json:"service" yaml:"service"`
 }
 
+// ForService is the channel of service verbs: where the host file has none, the
+// admin channel, on which root becomes the service account first.
+func (c Channels) ForService() Channel {
+	if c.Service == (Channel{}) {
+		return c.Admin
+	}
+	return c.Service
+}
+
 // Channel has exactly one of its members set.
 type Channel struct {
 	Local *LocalChannel `json:"local,omitempty" yaml:"local"`

@@ -25,9 +25,6 @@ func (p *Program) Call(ctx context.Context, ch remote.Channel, req Request, body
 	if !ok {
 		return Envelope{}, report.Coded(report.ExitUnfinished, "no verb %q", req.Verb)
 	}
-	if _, narrow := ch.(remote.Narrow); narrow && body != nil {
-		return Envelope{}, report.Coded(report.ExitUsage, "%s sends files, for which %s has no stream: give %s an ssh channel for it", req.Verb, ch, req.Host.Name)
-	}
 	how, err := p.plan(ctx, ch, verb, req)
 	if err != nil {
 		return Envelope{}, err
@@ -36,12 +33,16 @@ func (p *Program) Call(ctx context.Context, ch remote.Channel, req Request, body
 }
 
 // CallStream is Call for a verb with Stream: what its program writes comes out
-// of stdout and stderr while it runs.
+// of stdout and stderr while it runs, or at its end where ch has no stream.
 func (p *Program) CallStream(ctx context.Context, ch remote.Channel, req Request, log, stdout, stderr io.Writer) (Envelope, error) {
-	if _, narrow := ch.(remote.Narrow); narrow {
-		return Envelope{}, report.Coded(report.ExitUsage, "%s cannot pass a program's output through: it has no stream; give %s an ssh channel for it", ch, req.Host.Name)
+	if _, narrow := ch.(remote.Narrow); !narrow {
+		return p.Call(ctx, passing{ch, stdout, stderr}, req, nil, log)
 	}
-	return p.Call(ctx, passing{ch, stdout, stderr}, req, nil, log)
+	e, err := p.Call(ctx, ch, req, nil, log)
+	if _, bad := (&demux{stdout: stdout, stderr: stderr, answer: io.Discard}).Write(e.Output); err == nil {
+		err = bad
+	}
+	return e, err
 }
 
 // exchange starts the half, sends the request and reads the answer.

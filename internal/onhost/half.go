@@ -2,10 +2,7 @@ package onhost
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -30,25 +27,28 @@ const (
 const scriptHead = `set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin; export PATH
 umask 077
+body=
 half() { exec env -i PATH="$PATH" HOME="${HOME:-/}" LC_ALL=C.UTF-8 "$@"; }
 `
 
 // runScript runs the first installed half that is the operator's own program,
 // else the first that speaks the protocol, and says so.
 // Words: protocol, sha256, candidates…
-const runScript = scriptHead + `
+const runScript = scriptHead + runInstalled
+
+const runInstalled = `
 protocol=$1 sum=$2; shift 2
 missing=91
 for c do
 	[ -f "$c" ] && [ -x "$c" ] || continue
-	case $(sha256sum <"$c") in "$sum "*) half "$c" on-host ;; esac
+	case $(sha256sum <"$c") in "$sum "*) half "$c" on-host ${body:+"$body"} ;; esac
 done
 for c do
 	[ -f "$c" ] && [ -x "$c" ] || continue
 	missing=95
 	[ "$("$c" on-host --protocol </dev/null 2>/dev/null)" = "$protocol" ] || continue
 	echo "the half on the host, $c, is another build than this program" >&2
-	half "$c" on-host
+	half "$c" on-host ${body:+"$body"}
 done
 exit $missing
 `
@@ -67,14 +67,14 @@ done
 // of its own, proves it, and runs it with the rest of the stream. The lock on
 // the folder passes to the half, which closes it (descriptor 9) once it runs:
 // until then no other upload may remove the file. Every upload removes those
-// before it, and what was delivered for a run that never came (launchScript), so
+// before it, and what was delivered for a run that never came (gatherScript), so
 // that neither killed runs nor old versions pile up.
 // Words: folder, beginning of the name, sha256, size, "remove" or "keep".
 const uploadScript = scriptHead + `
 dir=$1 old=$2 sum=$3 size=$4 after=$5
 name=$old$sum` + lockFolder + `
 new=$dir/.$name.agentworks-new
-for f in "$dir"/.*.agentworks-new "$dir"/"$old"* "$dir"/slotctl-* "$dir"/in-*; do
+for f in "$dir"/.*.agentworks-new "$dir"/"$old"* "$dir"/body-* "$dir"/in-*; do
 	[ -f "$f" ] && rm -f "$f"
 done
 head -c "$size" >"$new"
@@ -83,35 +83,6 @@ chmod 0700 "$new"
 mv -f "$new" "$dir/$name"
 half "$dir/$name" on-host --uploaded="$after"
 `
-
-// Program is the operator's own program, which is sent where it is missing.
-type Program struct {
-	Path    string // a build for the host's system
-	Version string
-	sum     string
-	size    int64
-}
-
-// NewProgram measures the program at path.
-func NewProgram(path, version string) (*Program, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, report.Coded(report.ExitUnfinished, "read this program's own file: %w", err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	n, err := io.Copy(h, f)
-	if err != nil {
-		return nil, report.Coded(report.ExitUnfinished, "read this program's own file: %w", err)
-	}
-	return &Program{Path: path, Version: version, sum: fmt.Sprintf("%x", h.Sum(nil)), size: n}, nil
-}
-
-// SHA256 is the program's digest in hex.
-func (p *Program) SHA256() string { return p.sum }
-
-// Size is its length in bytes.
-func (p *Program) Size() int64 { return p.size }
 
 // plan is how one call starts its half.
 type plan struct {
@@ -124,7 +95,11 @@ func sh(script string, words ...string) []string {
 }
 
 func (p *Program) run(candidates ...string) plan {
-	return plan{argv: sh(runScript, append([]string{strconv.Itoa(Protocol), p.sum}, candidates...)...)}
+	return plan{argv: sh(runScript, p.runWords(candidates)...)}
+}
+
+func (p *Program) runWords(candidates []string) []string {
+	return append([]string{strconv.Itoa(Protocol), p.sum}, candidates...)
 }
 
 func (p *Program) uploadTo(folder, prefix, after string) plan {
@@ -142,7 +117,7 @@ func (p *Program) admin(verb Verb, layout hosts.Layout) plan {
 
 // service plans a service verb. Only a verb that may upload asks first.
 func (p *Program) service(ctx context.Context, verb Verb, layout hosts.Layout, find func(ctx context.Context, argv []string) (string, error)) (plan, error) {
-	installed := []string{path.Join(layout.Current(), "bin/agentworks-deploy"), layout.AdminHalf()}
+	installed := serviceHalves(layout)
 	if !verb.Upload {
 		return p.run(installed...), nil
 	}
@@ -154,6 +129,11 @@ func (p *Program) service(ctx context.Context, verb Verb, layout hosts.Layout, f
 		return p.run(found), nil
 	}
 	return p.uploadTo(layout.ServiceHalves(), "", "keep"), nil
+}
+
+// serviceHalves are where a half for the service account may be installed.
+func serviceHalves(layout hosts.Layout) []string {
+	return []string{path.Join(layout.Current(), "bin/agentworks-deploy"), layout.AdminHalf()}
 }
 
 // noAnswer explains an end without an answer.

@@ -1,123 +1,84 @@
 package onhost
 
 import (
-	"bytes"
-	"context"
+	"errors"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
-
-	"agentworks-deploy/internal/remote"
-	"agentworks-deploy/internal/report"
 )
 
-// small is a channel without streams that takes few bytes at once.
-type small struct{ *paged }
-
-func (small) InputLimit([]string) int { return 1000 }
-
-func fileOf(t *testing.T, size int) (File, []byte) {
-	t.Helper()
-	text := make([]byte, size)
-	for i := range text {
-		text[i] = byte(i*i>>3 ^ i>>7)
+// gathered is a call whose half and body are files that came ahead.
+func gathered(p *Program, body File, folder, libexec, app string) plan {
+	words := []string{folder, libexec, app}
+	for name, f := range map[string]File{halfParcel: p.File, bodyParcel: body} {
+		words = append(words, name, f.sum, strconv.FormatInt(f.size, 10))
 	}
-	path := filepath.Join(t.TempDir(), "slotctl")
-	if err := os.WriteFile(path, text, 0o700); err != nil {
+	return plan{argv: sh(gatherScript+runGathered, append(words, "--", p.sum)...)}
+}
+
+func put(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p, err := NewProgram(path, "")
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGatheredFilesAreFoundByTheirDigest(t *testing.T) {
+	p := testProgram(t)
+	program, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return File{SlotctlFile, p}, text
-}
-
-func TestFileGoesInPieces(t *testing.T) {
-	file, text := fileOf(t, 40_000)
-	folder := filepath.Join(t.TempDir(), "root")
-	ch := small{&paged{Channel: localChannel(t), limit: 1000}}
-	p, err := file.cutFor(ch, folder)
-	if err != nil || p.Count() < 3 {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	if err := p.Send(t.Context(), ch, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(folder, "in-"+file.sum))
-	if err != nil || !bytes.Equal(got, text) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	if entries, _ := os.ReadDir(folder); len(entries) != 1 {
-		t.Errorf("left behind: %v", entries)
-	}
-	for name, spoil := range map[string]func(*Pieces){
-		"altered": func(p *Pieces) { p.packed[len(p.packed)/2] ^= 1 },
-		"cut":     func(p *Pieces) { p.packed = p.packed[:len(p.packed)-9] },
-		"other":   func(p *Pieces) { p.file.Program = &Program{sum: strings.Repeat("0", 64)} },
+	body, text := fileOf(t, 30_000)
+	other := slices.Concat(text[:len(text)-1], []byte("!"))
+	half, slotctl := "agentworks-deploy", "slotctl"
+	for name, at := range map[string]func(libexec, app, folder string){
+		"delivered": func(_, _, f string) { put(t, f+"/in-"+p.sum, program); put(t, f+"/in-"+body.sum, text) },
+		"installed": func(l, _, _ string) { put(t, l+"/"+half, program); put(t, l+"/"+slotctl, text) },
+		"stored":    func(_, a, _ string) { put(t, a+"/.deploy/"+p.sum, program); put(t, a+"/.deploy/"+body.sum, text) },
+		"a release's": func(l, a, _ string) {
+			put(t, l+"/"+half, other)
+			put(t, l+"/"+slotctl, other)
+			put(t, a+"/releases/x/bin/"+half, program)
+			put(t, a+"/current/bin/"+slotctl, text)
+		},
 	} {
-		p, err := file.cutFor(ch, folder)
-		if err != nil {
-			t.Fatal(err)
+		dir := t.TempDir()
+		folder, libexec, app := dir+"/own", dir+"/libexec", dir+"/app"
+		at(libexec, app, folder)
+		put(t, folder+"/in-"+strings.Repeat("0", 64), []byte("of a run that never came"))
+		e, err := p.exchange(t.Context(), narrow{localChannel(t)}, gathered(p, body, folder, libexec, app), Request{Verb: "count"}, nil, io.Discard)
+		if err != nil || string(e.Data) != "30000" {
+			t.Errorf("%s: %s bytes, %v", name, e.Data, err)
 		}
-		spoil(p)
-		if err := os.RemoveAll(folder); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Send(t.Context(), ch, io.Discard); report.CodeOf(err) != report.ExitUnfinished || !strings.Contains(err.Error(), "arrived changed") {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got, _ := filepath.Glob(folder + "/in-" + strings.Repeat("?", 64)); len(got) > 0 {
-			t.Errorf("%s: kept %v", name, got)
+		if _, err := os.Lstat(folder); !os.IsNotExist(err) {
+			left, _ := os.ReadDir(folder)
+			t.Errorf("%s: left behind: %v", name, left)
 		}
 	}
 }
 
-func TestFileIsFetchedAndProved(t *testing.T) {
-	file, text := fileOf(t, 10_000)
-	sent := text
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RawQuery != "X-Amz-Signature=secret&a=b" {
-			http.Error(w, "no", http.StatusForbidden)
-			return
-		}
-		_, _ = w.Write(sent)
-	}))
-	defer srv.Close()
-	folder := filepath.Join(t.TempDir(), "root")
-	ch := &watched{Channel: localChannel(t)}
-	address := srv.URL + "/half?X-Amz-Signature=secret&a=b"
-	if err := file.fetchTo(t.Context(), ch, address, folder); err != nil {
-		t.Fatal(err)
+func TestMissingParcelsAreNamed(t *testing.T) {
+	p := testProgram(t)
+	body, text := fileOf(t, 30_000)
+	dir := t.TempDir()
+	folder := dir + "/own"
+	put(t, dir+"/libexec/slotctl", text)
+	// What bears the right name and size and is something else is not taken.
+	put(t, folder+"/in-"+p.sum, make([]byte, p.size))
+	_, err := p.exchange(t.Context(), narrow{localChannel(t)}, gathered(p, body, folder, dir+"/libexec", dir+"/app"), Request{Verb: "count"}, nil, io.Discard)
+	missing, ok := errors.AsType[*missingError](err)
+	if !ok || !slices.Equal(missing.names, []string{halfParcel}) {
+		t.Fatalf("%v", err)
 	}
-	if got, _ := os.ReadFile(filepath.Join(folder, "in-"+file.sum)); !bytes.Equal(got, text) {
-		t.Errorf("%d bytes", len(got))
+	if left, _ := filepath.Glob(folder + "/[^i]*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
-	if strings.Contains(ch.words, "secret") {
-		t.Error("the address stands on a command line")
-	}
-	sent = append([]byte("x"), text[1:]...)
-	if err := file.fetchTo(t.Context(), ch, address, folder); err == nil || !strings.Contains(err.Error(), "arrived changed") {
-		t.Errorf("another file: %v", err)
-	}
-	if err := file.fetchTo(t.Context(), ch, srv.URL, folder); report.CodeOf(err) != report.ExitUnfinished || err == nil {
-		t.Errorf("refused: %v", err)
-	}
-	if err := file.fetchTo(t.Context(), ch, address+"\"\noutput = /etc/x", folder); err == nil {
-		t.Error("an address with a line of its own was taken")
-	}
-}
-
-type watched struct {
-	remote.Channel
-	words string
-}
-
-func (w *watched) Run(ctx context.Context, cmd remote.Cmd) (int, error) {
-	w.words += strings.Join(cmd.Argv, " ")
-	return w.Channel.Run(ctx, cmd)
 }

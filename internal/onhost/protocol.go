@@ -53,6 +53,8 @@ type Envelope struct {
 	Verb    string          `json:"verb"`
 	Rows    []report.Row    `json:"rows"`
 	Data    json.RawMessage `json:"data,omitempty"`
-	Error   string          `json:"error,omitempty"`
-	Exit    int             `json:"exit"`
+	// Output are the frames of a verb with Stream whose caller has no stream.
+	Output []byte `json:"output,omitempty"`
+	Error  string `json:"error,omitempty"`
+	Exit   int    `json:"exit"`
 }

@@ -53,6 +53,9 @@ type Server struct {
 	// Lock takes the lock of root verbs, for which it waits at most wait, and
 	// returns its release.
 	Lock func(ctx context.Context, layout hosts.Layout, verb string, wait time.Duration) (func() error, error)
+	// Body, where it is set, is what came ahead of the request in the place of
+	// frames; see Settle.
+	Body io.Reader
 	// EndChildren kills what this process has started and is left of it.
 	EndChildren func()
 }
@@ -91,21 +94,28 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 		if ctx.Err() != nil {
 			code = stopped(ctx)
 		}
-		return s.answer(out, log, req, nil, result{err: &report.CodedError{Code: code, Err: err}})
+		return s.answer(out, log, &Session{Request: req}, result{err: &report.CodedError{Code: code, Err: err}})
 	}
 	session := &Session{Request: req, Log: log}
 	passed := &frames{w: out}
+	if req.NoLease {
+		passed.w = &session.output
+	}
 	if s.Verbs[req.Verb].Stream {
 		session.Stdout, session.Stderr = passed.stream(streamOut), passed.stream(streamErr)
 	}
 	session.Body = follow(ctx, reader, in, req, func(err error) { gone(fmt.Errorf("%w: %w", errCallerGone, err)) })
+
+	if s.Body != nil {
+		session.Body = s.Body
+	}
 
 	done := make(chan result, 1)
 	go func() { done <- s.run(ctx, session) }()
 	select {
 	case r := <-done:
 		passed.end()
-		return s.answer(out, log, req, session.Data, r)
+		return s.answer(out, log, session, r)
 	case <-ctx.Done():
 	}
 	defer s.EndChildren()
@@ -114,7 +124,7 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 	select {
 	case r := <-done:
 		passed.end()
-		return s.last(ctx, out, log, req, session.Data, r)
+		return s.last(ctx, out, log, session, r)
 	case <-late.C:
 		fmt.Fprintf(log, "%s: %v, and it does not end by itself: ended\n", req.Verb, context.Cause(ctx))
 		return stopped(ctx)
@@ -141,9 +151,9 @@ func (s Server) receive(ctx context.Context, r *bufio.Reader) (Request, error) {
 }
 
 // last answers a caller that may be gone, so it does not wait for the reader.
-func (s Server) last(ctx context.Context, out, log io.Writer, req Request, data any, r result) int {
+func (s Server) last(ctx context.Context, out, log io.Writer, session *Session, r result) int {
 	code := make(chan int, 1)
-	go func() { code <- s.answer(out, log, req, data, r) }()
+	go func() { code <- s.answer(out, log, session, r) }()
 	select {
 	case c := <-code:
 		return c
@@ -224,16 +234,17 @@ func groups() ([]int, error) {
 	return append(held, os.Getegid()), err
 }
 
-func (s Server) answer(out, log io.Writer, req Request, data any, r result) int {
-	e := Envelope{V: Protocol, Version: s.Version, Verb: req.Verb, Rows: r.rows, Exit: report.Verdict(r.rows, false)}
-	if data != nil {
-		raw, err := json.Marshal(data)
+func (s Server) answer(out, log io.Writer, session *Session, r result) int {
+	req := &session.Request
+	e := Envelope{V: Protocol, Version: s.Version, Verb: req.Verb, Rows: r.rows, Output: session.output.Bytes(), Exit: report.Verdict(r.rows, false)}
+	if session.Data != nil {
+		raw, err := json.Marshal(session.Data)
 		if err != nil {
 			r.err = errors.Join(r.err, fmt.Errorf("write the data of the answer: %w", err))
 		}
 		e.Data = raw
 	}
-	if r.err != nil {
+	if r.err = errors.Join(r.err, session.output.full); r.err != nil {
 		e.Error, e.Exit = r.err.Error(), report.CodeOf(r.err)
 	}
 	if err := writeAnswer(out, e, req.Encoding, req.AnswerLimit, keepAnswer); err != nil {

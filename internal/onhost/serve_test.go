@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -35,16 +36,26 @@ func half(args []string) int {
 	case len(args) > 0 && args[0] == "--protocol":
 		fmt.Println(Protocol)
 		return 0
-	case len(args) > 0 && args[0] == "--uploaded=remove":
-		self, _ := os.Executable()
-		_ = os.Remove(self)
-		_ = os.NewFile(9, "lock").Close()
+	}
+	flags := flag.NewFlagSet("on-host", flag.ContinueOnError)
+	uploaded, body := flags.String("uploaded", "", ""), flags.String("body", "", "")
+	if flags.Parse(args) != nil {
+		return 2
+	}
+	self, _ := os.Executable()
+	opened, err := Settle(self, *uploaded, *body)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 98
 	}
 	if err := AdoptOrphans(); err != nil {
 		return 99
 	}
 	s := testServer()
 	s.EndChildren = endChildren
+	if opened != nil {
+		s.Body = opened
+	}
 	return s.Serve(context.Background(), os.Stdin, os.Stdout, os.Stderr)
 }
 

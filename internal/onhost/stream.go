@@ -1,8 +1,10 @@
 package onhost
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"sync"
 
@@ -54,6 +56,24 @@ func (s *stream) Write(p []byte) (int, error) {
 		done += n
 	}
 	return len(p), nil
+}
+
+// maxSpool bounds what a program may print where that travels with the answer.
+const maxSpool = 4 << 20
+
+// spool keeps frames for the answer. A program that prints more finds its pipe
+// closed, and full says why.
+type spool struct {
+	bytes.Buffer
+	full error
+}
+
+func (s *spool) Write(p []byte) (int, error) {
+	if s.Len()+len(p) > maxSpool {
+		s.full = fmt.Errorf("the command printed more than %d MiB, which is all that comes back over a channel without a stream; it was stopped", maxSpool>>20)
+		return 0, s.full
+	}
+	return s.Buffer.Write(p)
 }
 
 // passing is a channel that takes the frames out of a half's standard output.

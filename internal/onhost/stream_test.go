@@ -2,10 +2,14 @@ package onhost
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"agentworks-deploy/internal/remote"
+	"agentworks-deploy/internal/report"
 )
 
 func TestFramesPassStreamsAheadOfTheAnswer(t *testing.T) {
@@ -63,4 +67,34 @@ func FuzzDemux(f *testing.F) {
 			t.Fatalf("%q cut at %d gives something else", wire, at)
 		}
 	})
+}
+
+// Without a stream the output travels with the answer, and too much of it is
+// said, whatever the command ended with.
+func TestOutputWithoutAStream(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		size int
+		code int
+	}{{"all of it", maxSpool - 100, 0}, {"too much", maxSpool + 1, 3}} {
+		s := testServer()
+		s.Verbs["talk"] = Verb{Role: remote.Admin, Stream: true, Run: func(_ context.Context, s *Session) ([]report.Row, error) {
+			_, _ = s.Stderr.Write([]byte("e"))
+			_, _ = s.Stdout.Write(bytes.Repeat([]byte("o"), c.size))
+			return nil, nil
+		}}
+		var out bytes.Buffer
+		code := s.Serve(t.Context(), strings.NewReader(`{"v":1,"verb":"talk","encoding":"gzip+base64","no_lease":true}`+"\n"), &out, io.Discard)
+		e, err := readAnswer(out.Bytes(), Packed)
+		if err != nil || code != c.code || e.Exit != c.code || (c.code != 0) != strings.Contains(e.Error, "printed more than 4 MiB") {
+			t.Errorf("%s: exit %d, %q, %v", c.name, code, e.Error, err)
+		}
+		var stdout, stderr bytes.Buffer
+		if _, err := (&demux{stdout: &stdout, stderr: &stderr, answer: io.Discard}).Write(e.Output); err != nil {
+			t.Error(err)
+		}
+		if c.code == 0 && stdout.Len() != c.size || stderr.String() != "e" {
+			t.Errorf("%s: %d bytes, %q", c.name, stdout.Len(), stderr.String())
+		}
+	}
 }

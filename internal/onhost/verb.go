@@ -39,6 +39,8 @@ type Session struct {
 	// Stdout and Stderr reach the caller's own streams; nil without Verb.Stream.
 	Stdout, Stderr io.Writer
 	Data           any // set by the verb: goes into Envelope.Data as JSON
+
+	output spool // what Stdout and Stderr got where there is no stream for it
 }
 
 // Args reads the request's arguments into args, a pointer to a struct.

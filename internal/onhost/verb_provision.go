@@ -3,8 +3,6 @@ package onhost
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -15,11 +13,10 @@ import (
 )
 
 // ProvisionArgs are the sha256 sums (hex) of the operator's programs: slotctl,
-// which is the body (a plan sends none) or was Delivered, and this half itself.
+// which is the body (a plan sends none), and this half itself.
 type ProvisionArgs struct {
-	Slotctl   string `json:"slotctl"`
-	Half      string `json:"half"`
-	Delivered bool   `json:"delivered,omitempty"`
+	Slotctl string `json:"slotctl"`
+	Half    string `json:"half"`
 }
 
 // slotctlLimit bounds the body: the program has a few MiB.
@@ -36,9 +33,6 @@ func runProvision(ctx context.Context, s *Session) ([]report.Row, error) {
 	}
 	// Until all of it is here the caller may still be lost: nothing is begun before.
 	slotctl, err := io.ReadAll(io.LimitReader(s.Body, slotctlLimit))
-	if args.Delivered && !s.Request.Plan {
-		slotctl, err = takeDelivered(SlotctlFile, args.Slotctl)
-	}
 	if err != nil {
 		return nil, report.Coded(report.ExitUnfinished, "receive slotctl: %w", err)
 	}
@@ -60,22 +54,4 @@ func openSelf() (io.ReadCloser, error) {
 		return nil, fmt.Errorf("open this program: %w", err)
 	}
 	return f, nil
-}
-
-// takeDelivered reads a file that launchScript put into root's folder, and
-// removes it; the folder goes with its last file.
-func takeDelivered(name, sum string) ([]byte, error) {
-	if raw, err := hex.DecodeString(sum); err != nil || len(raw) != sha256.Size {
-		return nil, fmt.Errorf("%q is no sha256", sum)
-	}
-	file := DeliveredFile(name, sum)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(file); err != nil {
-		return nil, err
-	}
-	_ = os.Remove(UploadFolder) // refused while it holds anything
-	return data, nil
 }

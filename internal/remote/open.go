@@ -7,9 +7,13 @@ import (
 
 // Open opens host's channel for role. Nothing is sent before the first Run.
 func Open(host *hosts.Host, role Role) (Channel, error) {
-	way, account := host.Channels.Admin, "root"
+	way, key, account := host.Channels.Admin, "channels.admin", "root"
+	become := false // root's login becomes the account (case B55)
 	if role == Service {
-		way, account = host.Channels.Service, host.Product
+		way, account = host.Channels.ForService(), host.Product
+		if become = host.Channels.Service == (hosts.Channel{}); !become {
+			key = "channels.service"
+		}
 	}
 	switch {
 	case way.Local != nil:
@@ -17,9 +21,12 @@ func Open(host *hosts.Host, role Role) (Channel, error) {
 	case way.Lab != nil:
 		return newLab(way.Lab.Name, account)
 	case way.SSH != nil:
-		return newSSH(*way.SSH, role, account), nil
+		if become = become || role == Service && way.SSH.User == "root"; !become {
+			account = ""
+		}
+		return newSSH(*way.SSH, account), nil
 	case way.SSM != nil:
-		return newSSM(*way.SSM, account), nil
+		return newSSM(*way.SSM, key+".ssm", account), nil
 	}
-	return nil, report.Coded(report.ExitUsage, "%s has no %s channel: add channels.%s to its host file", host.Name, role, role)
+	return nil, report.Coded(report.ExitUsage, "%s has no %s channel: add %s to its host file", host.Name, role, key)
 }

@@ -6,7 +6,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 )
@@ -53,17 +52,15 @@ type Narrow interface {
 
 // Depot is what a channel also implements that can lay a file down where the
 // host can fetch it. Put returns an address that reads it for a while, and what
-// takes it away again. Without a place to lay files down it answers ErrNoDepot.
+// takes it away again. Where the host file names no place for files, its error
+// says which key would.
 type Depot interface {
-	Put(ctx context.Context, name string, file io.ReadSeeker, size int64) (url string, remove func(context.Context) error, err error)
+	Put(ctx context.Context, name string, file io.Reader, size int64) (url string, remove func(context.Context) error, err error)
 }
 
 // Lookup is what a channel also implements that looks its machine up by a name.
 // Found says what that led to, once it has; "" where nothing was looked up.
 type Lookup interface{ Found() string }
-
-// ErrNoDepot says that the host file names no place for files.
-var ErrNoDepot = errors.New("channels.admin.ssm.bucket is not set")
 
 // Distant is what a channel also implements whose far end may not notice that
 // the connection was cut: after Patience without a byte it counts as cut.

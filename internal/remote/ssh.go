@@ -39,12 +39,8 @@ type sshChannel struct {
 	failed error
 }
 
-func newSSH(way hosts.SSHChannel, role Role, account string) *sshChannel {
-	c := &sshChannel{way: way, program: "ssh"}
-	if role == Service && way.User == "root" {
-		c.account = account
-	}
-	return c
+func newSSH(way hosts.SSHChannel, account string) *sshChannel {
+	return &sshChannel{way: way, account: account, program: "ssh"}
 }
 
 func (c *sshChannel) String() string { return hosts.Channel{SSH: &c.way}.String() }

@@ -27,7 +27,7 @@ func fakeSSH(t *testing.T, way hosts.SSHChannel, body string) (c *sshChannel, ca
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c = newSSH(way, Admin, "root")
+	c = newSSH(way, "")
 	c.program = program
 	t.Cleanup(func() { c.Close() })
 	return c, func() []string {
@@ -102,7 +102,7 @@ func TestSSHFailuresAreOneLine(t *testing.T) {
 		})
 	}
 	t.Run("no ssh program", func(t *testing.T) {
-		c := newSSH(hosts.SSHChannel{Host: "h"}, Admin, "root")
+		c := newSSH(hosts.SSHChannel{Host: "h"}, "")
 		c.program = filepath.Join(t.TempDir(), "absent")
 		defer c.Close()
 		if _, err := c.Run(context.Background(), Cmd{Argv: []string{"/bin/true"}}); report.CodeOf(err) != report.ExitUsage {
@@ -134,7 +134,7 @@ func (neverEnds) Read([]byte) (int, error) { select {} }
 
 // A service verb over root's login becomes the service account first (case B55).
 func TestB55SSHDropsRoot(t *testing.T) {
-	c := newSSH(hosts.SSHChannel{Host: "h", User: "root"}, Service, "vs")
+	c := newSSH(hosts.SSHChannel{Host: "h", User: "root"}, "vs")
 	program := filepath.Join(t.TempDir(), "ssh")
 	if err := os.WriteFile(program, []byte("#!/bin/bash\nfor last; do :; done\necho \"$last\"\n"), 0o700); err != nil {
 		t.Fatal(err)

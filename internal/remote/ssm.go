@@ -28,6 +28,7 @@ const (
 // service.
 type ssmChannel struct {
 	way     hosts.SSMChannel
+	key     string // of way in the host file, for messages
 	account string // "root", or the account to become
 	connect func(ctx context.Context) (*ssmService, error)
 
@@ -37,8 +38,8 @@ type ssmChannel struct {
 	failed   error
 }
 
-func newSSM(way hosts.SSMChannel, account string) *ssmChannel {
-	return &ssmChannel{way: way, account: account, connect: func(ctx context.Context) (*ssmService, error) { return connectSSM(ctx, way) }}
+func newSSM(way hosts.SSMChannel, key, account string) *ssmChannel {
+	return &ssmChannel{way: way, key: key, account: account, connect: func(ctx context.Context) (*ssmService, error) { return connectSSM(ctx, way, key) }}
 }
 
 // OutputLimit makes the channel Narrow.

@@ -39,7 +39,7 @@ func quick(t *testing.T, run ssmtest.Run, change func(*ssmService)) (*ssmChannel
 	t.Setenv("AWS_ACCESS_KEY_ID", s.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 	noAmazon(t)
-	c := newSSM(hosts.SSMChannel{Region: "us-west-2", Instance: hosts.SSMInstance{ID: testInstance}}, "root")
+	c := newSSM(hosts.SSMChannel{Region: "us-west-2", Instance: hosts.SSMInstance{ID: testInstance}}, "channels.admin.ssm", "root")
 	connect := c.connect
 	c.connect = func(ctx context.Context) (*ssmService, error) {
 		service, err := connect(ctx)
@@ -198,7 +198,7 @@ func TestSSMLookups(t *testing.T) {
 			c, s := quick(t, shell, nil)
 			s.AddStack("prod", map[string]string{"InstanceId": testInstance})
 			c.way = tt.way
-			c.connect = func(ctx context.Context) (*ssmService, error) { return connectSSM(ctx, tt.way) }
+			c.connect = func(ctx context.Context) (*ssmService, error) { return connectSSM(ctx, tt.way, "channels.admin.ssm") }
 			err := c.find(context.Background())
 			if tt.want == "" && err == nil && c.instance == testInstance {
 				return

@@ -22,9 +22,9 @@ const depotLife = 10 * time.Minute
 
 // Put lays a file down in the host file's S3 bucket. Three signed addresses are
 // all that is needed of S3, so its client stays out of the program.
-func (c *ssmChannel) Put(ctx context.Context, name string, file io.ReadSeeker, size int64) (string, func(context.Context) error, error) {
+func (c *ssmChannel) Put(ctx context.Context, name string, file io.Reader, size int64) (string, func(context.Context) error, error) {
 	if c.way.Bucket == "" {
-		return "", nil, ErrNoDepot
+		return "", nil, report.Coded(report.ExitUsage, "%s.bucket is not set", c.key)
 	}
 	if err := c.find(ctx); err != nil {
 		return "", nil, err

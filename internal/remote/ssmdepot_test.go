@@ -3,51 +3,23 @@ package remote
 import (
 	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"agentworks-deploy/internal/remote/ssmtest"
 	"agentworks-deploy/internal/report"
 )
 
-// bucket is S3 for one object at a time: what it takes must be signed for S3 and
-// unexpired.
-type bucket struct {
-	mu      sync.Mutex
-	objects map[string][]byte
-	deny    bool
-}
-
-func (b *bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	q := r.URL.Query()
-	if b.deny || q.Get("X-Amz-Signature") == "" || !strings.HasSuffix(q.Get("X-Amz-Credential"), "/us-west-2/s3/aws4_request") || q.Get("X-Amz-Expires") != "600" {
-		http.Error(w, "AccessDenied "+r.URL.String(), http.StatusForbidden)
-		return
-	}
-	switch r.Method {
-	case http.MethodPut:
-		b.objects[r.URL.Path], _ = io.ReadAll(r.Body)
-	case http.MethodGet:
-		_, _ = w.Write(b.objects[r.URL.Path])
-	case http.MethodDelete:
-		delete(b.objects, r.URL.Path)
-		w.WriteHeader(http.StatusNoContent)
-	}
-}
-
-func depot(t *testing.T) (*ssmChannel, *bucket) {
+func depot(t *testing.T) (*ssmChannel, *ssmtest.Bucket) {
 	t.Helper()
 	c, _ := quick(t, shell, nil)
-	b := &bucket{objects: map[string][]byte{}}
+	b := ssmtest.NewBucket("us-west-2")
 	srv := httptest.NewServer(b)
 	t.Cleanup(srv.Close)
 	t.Setenv("AWS_ENDPOINT_URL_S3", srv.URL)
@@ -65,14 +37,15 @@ func TestDepotHandsAFileOver(t *testing.T) {
 	if err != nil || string(got) != "program" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := remove(t.Context()); err != nil || len(b.objects) > 0 {
-		t.Errorf("%v, left: %v", err, b.objects)
+	err = remove(t.Context())
+	if left, _ := b.Objects(); err != nil || len(left) > 0 {
+		t.Errorf("%v, left: %v", err, left)
 	}
 }
 
 func TestDepotFaults(t *testing.T) {
 	c, b := depot(t)
-	b.deny = true
+	b.Deny()
 	_, _, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0)
 	if report.CodeOf(err) != report.ExitUnfinished || !strings.Contains(err.Error(), "403 Forbidden") || strings.Contains(err.Error(), "Signature") {
 		t.Errorf("%v", err)
@@ -83,7 +56,7 @@ func TestDepotFaults(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	c.way.Bucket = ""
-	if _, _, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0); err != ErrNoDepot {
+	if _, _, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0); err == nil || err.Error() != "channels.admin.ssm.bucket is not set" {
 		t.Errorf("%v", err)
 	}
 }

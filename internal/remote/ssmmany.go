@@ -44,7 +44,7 @@ func (c *ssmChannel) Many() bool { return c.way.Many() }
 
 // At is the channel to one of the instances, over the same connection.
 func (c *ssmChannel) At(instance string) Channel {
-	one := newSSM(c.way, c.account)
+	one := newSSM(c.way, c.key, c.account)
 	one.way.Instance.ID = instance
 	one.once.Do(func() { one.service, one.instance, one.failed = c.service, instance, c.failed })
 	return one

@@ -77,7 +77,7 @@ func (s *ssmService) explain(err error, doing string) error {
 		case "AccessDeniedException", "AccessDenied", "UnauthorizedOperation":
 			return report.Coded(report.ExitUnfinished, "%s: profile %s may not do this in %s: %s", doing, profile, s.way.Region, api.ErrorMessage())
 		case "InvalidInstanceId":
-			return report.Coded(report.ExitUnfinished, "%s: Systems Manager in %s does not know the instance, or its agent is stopped: check channels.admin.ssm.region and the instance; nothing was sent", doing, s.way.Region)
+			return report.Coded(report.ExitUnfinished, "%s: Systems Manager in %s does not know the instance, or its agent is stopped: check %s.region and the instance; nothing was sent", doing, s.way.Region, s.key)
 		case "ThrottlingException", "RequestLimitExceeded", "Throttling":
 			return report.Coded(report.ExitUnfinished, "%s: AWS is still throttling after many tries: try again later", doing)
 		}
@@ -90,7 +90,7 @@ func (s *ssmService) explain(err error, doing string) error {
 	case strings.Contains(text, "get credentials"), strings.Contains(text, "failed to refresh cached credentials"):
 		return report.Coded(report.ExitUnfinished, "%s: no AWS credentials for profile %s: configure them (aws configure --profile %s), or log in (aws sso login --profile %s)", doing, profile, profile, profile)
 	case strings.Contains(text, "no such host"):
-		return report.Coded(report.ExitUnfinished, "%s: there is no AWS endpoint for region %q: check channels.admin.ssm.region", doing, s.way.Region)
+		return report.Coded(report.ExitUnfinished, "%s: there is no AWS endpoint for region %q: check %s.region", doing, s.way.Region, s.key)
 	}
 	return report.Coded(report.ExitUnfinished, "%s in %s: %w", doing, s.way.Region, err)
 }

@@ -45,29 +45,30 @@ type ssmService struct {
 	config aws.Config
 	http   *http.Client // for S3 and CloudFormation
 	way    hosts.SSMChannel
+	key    string // of way in the host file
 	// patience with a command; values so that tests need not wait
 	execution, firstPoll, lastPoll, heartbeat, appears time.Duration
 }
 
 // connectSSM loads credentials the way AWS's own tools do. Endpoints follow
 // AWS_ENDPOINT_URL_SSM and AWS_ENDPOINT_URL_CLOUDFORMATION.
-func connectSSM(ctx context.Context, way hosts.SSMChannel) (*ssmService, error) {
+func connectSSM(ctx context.Context, way hosts.SSMChannel, key string) (*ssmService, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(way.Region), config.WithSharedConfigProfile(way.Profile), config.WithRetryer(func() aws.Retryer {
 		return retry.NewStandard(patient)
 	}))
 	var missing config.SharedConfigProfileNotExistError
 	if errors.As(err, &missing) {
-		return nil, report.Coded(report.ExitUsage, "the AWS profile %q does not exist in ~/.aws/config: add it, or name another one as channels.admin.ssm.profile", way.Profile)
+		return nil, report.Coded(report.ExitUsage, "the AWS profile %q does not exist in ~/.aws/config: add it, or name another one as %s.profile", way.Profile, key)
 	}
 	if err != nil {
 		return nil, report.Coded(report.ExitUnfinished, "load the AWS configuration: %w", err)
 	}
 	if cfg.Region == "" {
-		return nil, report.Coded(report.ExitUsage, "no AWS region: set channels.admin.ssm.region")
+		return nil, report.Coded(report.ExitUsage, "no AWS region: set %s.region", key)
 	}
 	cfg.HTTPClient = ownBody{cfg.HTTPClient}
 	return &ssmService{
-		api: ssm.NewFromConfig(cfg), config: cfg, http: &http.Client{Timeout: 15 * time.Minute}, way: way,
+		api: ssm.NewFromConfig(cfg), config: cfg, http: &http.Client{Timeout: 15 * time.Minute}, way: way, key: key,
 		execution: ssmExecution, firstPoll: ssmFirstPoll, lastPoll: ssmLastPoll, heartbeat: ssmHeartbeat, appears: ssmAppears,
 	}, nil
 }
@@ -242,7 +243,7 @@ func (s *ssmService) instance(ctx context.Context, i hosts.SSMInstance) (string,
 	case n == 0:
 		return "", report.Coded(report.ExitUnfinished, "no managed instance in %s has the tag %s", s.way.Region, i.Tag)
 	case n > 1:
-		return "", report.Coded(report.ExitUsage, "%d managed instances in %s have the tag %s: name one, or use channels.admin.ssm.targets", n, s.way.Region, i.Tag)
+		return "", report.Coded(report.ExitUsage, "%d managed instances in %s have the tag %s: name one, or use %s.targets", n, s.way.Region, i.Tag, s.key)
 	}
 	return aws.ToString(out.InstanceInformationList[0].InstanceId), nil
 }

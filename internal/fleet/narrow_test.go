@@ -1,0 +1,180 @@
+package fleet_test
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// random is a release of the sample's with so many bytes that pack badly.
+func (o operator) random(t *testing.T, size int) string {
+	t.Helper()
+	dir := o.release(t, rand.Text())
+	noise := make([]byte, size)
+	_, _ = rand.Read(noise) // never fails
+	if err := os.WriteFile(filepath.Join(dir, "frontend/noise"), noise, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// leftovers fails the test where a delivery left something behind.
+func (s *seat) leftovers(t *testing.T) {
+	t.Helper()
+	for _, dir := range []string{"/srv/vs/.deploy", "/var/lib/agentworks-deploy"} {
+		if left, _, code := s.lab.Exec(t, "ls", "-A", dir); code == 0 && left != "" {
+			t.Errorf("left in %s: %s", dir, left)
+		}
+	}
+	if now, _ := s.s3.Objects(); len(now) > 0 {
+		t.Errorf("left in the bucket: %v", now)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "agentworks-deploy-send-*")); len(left) > 0 {
+		t.Errorf("left here: %v", left)
+	}
+}
+
+// A host that only SSM leads to gets its releases as well: what is small in
+// pieces, the rest through the bucket.
+func TestDeployOverSSMAlone(t *testing.T) {
+	o := ready(t)
+	s := takeSeat(t, o.lab)
+	s.host(t, "alone", ssmByID, ssmByID)
+	s.host(t, "bucket", ssmBucket, ssmBucket)
+	if _, stderr, code := s.run(t, "provision", "alone"); code != 0 {
+		t.Fatalf("exit %d\n%s", code, stderr)
+	}
+	before := o.current(t)
+
+	large := o.random(t, 4<<20)
+	stdout, stderr, code := s.run(t, "deploy", "alone", "--plan", "--release", large)
+	if code != 0 || !strings.Contains(stdout, "PLANNED  current") {
+		t.Errorf("plan: exit %d\n%s%s", code, stdout, stderr)
+	}
+	s.leftovers(t)
+	_, stderr, code = s.run(t, "deploy", "alone", "--release", large)
+	for _, want := range []string{"alone has no release yet, and no way to get it there worked", "channels.service.ssm.bucket is not set", "more than 400 commands"} {
+		if code != 3 || !strings.Contains(stderr, want) {
+			t.Errorf("too large: exit %d, no %q\n%s", code, want, stderr)
+		}
+	}
+	if now := o.current(t); now != before {
+		t.Errorf("%s is live after a refusal, before it was %s", now, before)
+	}
+	s.leftovers(t)
+
+	for host, small := range map[string]string{"alone": o.release(t, "in pieces"), "bucket": large} {
+		stdout, stderr, code := s.run(t, "deploy", host, "--release", small)
+		if code != 0 || !strings.Contains(stdout, "slot self-test: ") || !strings.Contains(stderr, map[string]string{"alone": "release: goes in pieces, ", "bucket": "release: in the bucket"}[host]) {
+			t.Errorf("%s: exit %d\n%s%s", host, code, stdout, stderr)
+		}
+		page, err := os.ReadFile(filepath.Join(small, "frontend/index.html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.lab.ReadFile(t, "/srv/vs/current/frontend/index.html"); got != string(page) {
+			t.Errorf("%s: %q is live", host, got)
+		}
+		if got := o.lab.MustExec(t, "stat", "-c", "%U:%G %a", "/srv/vs/current/frontend/index.html"); got != "vs:vs 644" {
+			t.Errorf("%s: %s", host, got)
+		}
+		s.leftovers(t)
+	}
+}
+
+// What provision installs comes through the bucket, is judged on the host, and is
+// gone from the bucket afterwards.
+func TestProvisionThroughTheBucket(t *testing.T) {
+	s := takeSeat(t, ready(t).lab)
+	s.host(t, "bucket", ssmBucket, ssmByID)
+	sums := rebuilt(t, s, "agentworks-deploy", "slotctl")
+	stdout, stderr, code := s.run(t, "provision", "bucket")
+	_, taken := s.s3.Objects()
+	if code != 0 || !strings.Contains(stdout, "CHANGED  programs") || len(taken) != 2 {
+		t.Fatalf("exit %d, %d objects\n%s%s", code, len(taken), stdout, stderr)
+	}
+	installed(t, s, sums)
+	s.leftovers(t)
+
+	rebuilt(t, s, "agentworks-deploy")
+	s.s3.Deny()
+	if _, stderr, code := s.run(t, "provision", "bucket"); code != 3 || !strings.Contains(stderr, "403 Forbidden") || strings.Contains(stderr, "X-Amz") {
+		t.Errorf("refused by S3: exit %d\n%s", code, stderr)
+	}
+	installed(t, s, sums)
+}
+
+// A command's output and exit code come back whole, at its end.
+func TestSandboxRunOverSSM(t *testing.T) {
+	o := ready(t)
+	s := takeSeat(t, o.lab)
+	s.host(t, "alone", ssmByID, ssmByID)
+	run := func(script string) (stdout, stderr string, code int) {
+		return s.run(t, "sandbox", "run", "alone", "--slot", "slot01", "--dir", crew, "--", "sh", "-c", script)
+	}
+	for _, tt := range []struct {
+		script, stdout, stderr string
+		code                   int
+	}{
+		{"id -un; echo no >&2; exit 9", "slot01\n", "no\n", 9},
+		{"printf 'a\\000\\377b'", "a\x00\xffb", "", 0},
+		{"head -c 300000 /dev/zero | tr '\\0' x", strings.Repeat("x", 300_000), "", 0},
+		{"cat /srv/vs/.env", "", "Permission denied", 1},
+		{"kill -9 $$", "", "", 137},
+		{"head -c 60000 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' | wc -c", "120000\n", "", 0},
+	} {
+		stdout, stderr, code := run(tt.script)
+		if stdout != tt.stdout || code != tt.code || !strings.Contains(stderr, tt.stderr) {
+			t.Errorf("%q: exit %d, %d bytes %.60q, %q", tt.script, code, len(stdout), stdout, stderr)
+		}
+	}
+	if stdout, stderr, code := run("head -c 60000 /dev/urandom"); len(stdout) != 60_000 || code != 0 {
+		t.Errorf("in pages: %d bytes, exit %d, %s", len(stdout), code, stderr)
+	}
+	if _, stderr, code := run("exec cat /dev/zero"); code != 125 || !strings.Contains(stderr, "printed more than 4 MiB") {
+		t.Errorf("endless: exit %d, %s", code, stderr)
+	}
+}
+
+// A host with an admin channel alone has the service's verbs as well: root
+// becomes the service account, with its groups and nothing of root's (case B55).
+func TestB55AdminChannelAlone(t *testing.T) {
+	o := ready(t)
+	s := takeSeat(t, o.lab)
+	for name, admin := range map[string]string{
+		"ssm":      ssmByID,
+		"ssh":      sshRoot,
+		"fleet":    "{ssm: {region: " + region + ", targets: {tag: Name=thelab}}}",
+		"ssh-user": "{ssh: {host: thelab-root}}",
+	} {
+		s.host(t, name, admin, "")
+		file := filepath.Join(s.dir, "hosts", name+".yaml")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, strings.Replace(string(text), "  service: \n", "", 1), 0o644)
+	}
+	config, err := os.ReadFile(s.dir + "/.ssh/config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s.dir+"/.ssh/config", string(config)+"Host thelab-root\n\tHostName "+labAddress+"\n\tPort 2222\n\tUser root\n\tIdentityFile "+s.dir+"/key\n", 0o600)
+	for _, name := range []string{"ssm", "ssh", "ssh-user", "fleet"} {
+		stdout, stderr, code := s.run(t, "slotcheck", name)
+		if code != 0 || !strings.Contains(stdout, " passed, 0 failed") {
+			t.Errorf("slotcheck %s: exit %d\n%s%s", name, code, stdout, stderr)
+		}
+		if name == "fleet" {
+			continue
+		}
+		if stdout, stderr, code := s.run(t, "deploy", name, "--release", o.release(t, "over "+name)); code != 0 {
+			t.Errorf("deploy %s: exit %d\n%s%s", name, code, stdout, stderr)
+		}
+		if got := o.lab.MustExec(t, "stat", "-c", "%U:%G", "/srv/vs/current/frontend/index.html"); got != "vs:vs" {
+			t.Errorf("%s: made by %s", name, got)
+		}
+	}
+}
