@@ -135,6 +135,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"home in docs", "product: vs\npaths: {home: /srv/vs/data/docs/home}\n" + both, "paths.home: "},
 		{"no channels", "product: vs\n", "channels.admin: is missing"},
 		{"two ways", "product: vs\nchannels: {admin: {local: {}, lab: {name: a}}, service: {local: {}}}\n", "x.yaml:2: channels.admin: has local and lab: exactly one"},
+		{"a service channel without a way", "product: vs\nchannels: {admin: {local: {}}, service: }\n", "x.yaml:2: channels.service: is missing: exactly one"},
+		{"a service channel alone", "product: vs\nchannels: {service: {local: {}}}\n", "x.yaml:2: channels.admin: is missing"},
 		{"lab without name", "product: vs\nchannels: {admin: {lab: }, service: {local: {}}}\n", "x.yaml:2: channels.admin.lab.name: "},
 		{"ssh option as host", "product: vs\nchannels: {admin: {ssh: {host: -oProxyCommand=x}}, service: {local: {}}}\n", "channels.admin.ssh.host: "},
 		{"ssh without host", "product: vs\nchannels: {admin: {ssh: {}}, service: {local: {}}}\n", "channels.admin.ssh.host: "},
@@ -302,4 +304,15 @@ func FuzzHostFile(f *testing.F) {
 		}
 		l.Explain()
 	})
+}
+
+// A host with one channel is reached by that alone.
+func TestAdminChannelServesForBoth(t *testing.T) {
+	l, err := Load(write(t, "product: vs\nchannels: {admin: {ssh: {host: h, user: root}}}\n"), "x", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Host.Channels.ForService().String(); got != "ssh root@h" {
+		t.Errorf("service verbs go over %q", got)
+	}
 }
