@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -126,25 +125,6 @@ func TestASlotThatLingersIsToldAbout(t *testing.T) {
 	}
 }
 
-// TestP01AllowedFoldersFollowDocsRoot: both fields come from one value.
-func TestP01AllowedFoldersFollowDocsRoot(t *testing.T) {
-	for docs, want := range map[string]string{"": "/srv/svc/data/docs", "/data/svc/docs": "/data/svc/docs"} {
-		s := newScratch(t)
-		s.host.Paths.Docs = docs
-		s.provision()
-		var c struct {
-			DocsRoot   string   `json:"docs_root"`
-			AllowedCwd []string `json:"allowed_cwd"`
-		}
-		if err := json.Unmarshal([]byte(s.read("/usr/local/libexec/agentworks/slotctl.json")), &c); err != nil {
-			t.Fatal(err)
-		}
-		if c.DocsRoot != want || len(c.AllowedCwd) != 2 || c.AllowedCwd[0] != want || c.AllowedCwd[1] != "/srv/svc/slots" {
-			t.Errorf("docs %q: %+v", docs, c)
-		}
-	}
-}
-
 func TestP03AccountOfSomebodyElse(t *testing.T) {
 	s := newScratch(t)
 	s.host.Slots.Count = 10
@@ -177,100 +157,6 @@ func TestP05HalfDoneIsFinished(t *testing.T) {
 		if _, err := os.Lstat(s.at(p)); err == nil {
 			t.Errorf("%s is left", p)
 		}
-	}
-}
-
-func TestP06OnlySearchIsAddedAboveTheApp(t *testing.T) {
-	s := newScratch(t)
-	s.host.Paths.App = "/srv/grp/svc"
-	s.host.Paths.Home = "/srv/svc/home"
-	s.dir("/srv/grp", 0o700)
-	s.owned("/srv/grp/svc", 0o750)
-	s.chmod("/srv", 0o750)
-	rows := s.provision()
-	s.is("/srv", 0, 0, 0o750)
-	s.is("/srv/grp", 0, 0, 0o701)
-	s.is("/srv/grp/svc", serviceID, serviceID, 0o751)
-	warned := false
-	for _, r := range rows {
-		warned = warned || r.State == report.Warn && strings.HasPrefix(r.Detail, "/srv is not searchable")
-	}
-	if !warned {
-		t.Error("nobody said that /srv is closed")
-	}
-	before := s.snapshot()
-	s.provision()
-	s.equal(before)
-}
-
-func TestP08PrivacyBeforeTheFirstAssignment(t *testing.T) {
-	s := newScratch(t)
-	s.owned("/srv/svc/data/docs/_users/u9", 0o755)
-	s.owned("/srv/svc/data/docs/config", 0o755)
-	if err := os.Symlink("/etc", s.at("/srv/svc/data/docs/_users/u8")); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range s.provision() {
-		if strings.Contains(row.Detail, "u9") {
-			t.Errorf("a user id is printed: %s", row.Detail)
-		}
-	}
-	s.is("/srv/svc/data/docs/_users", serviceID, serviceID, 0o711)
-	s.is("/srv/svc/data/docs/_users/u9", serviceID, serviceID, 0o750)
-	s.is("/srv/svc/data/docs/config", serviceID, serviceID, 0o700)
-}
-
-func TestP10AdministratorsSwitchStays(t *testing.T) {
-	s := newScratch(t)
-	config := "/usr/local/libexec/agentworks/slotctl.json"
-	s.provision()
-	fresh := s.read(config)
-	s.file(config, strings.Replace(fresh, `"slot_docker": false`, `"slot_docker": true, "later": {"a": [1]}`, 1))
-	s.chmod(config, 0o666)
-	s.provision()
-	s.is(config, 0, 0, 0o644)
-	var c map[string]any
-	if err := json.Unmarshal([]byte(s.read(config)), &c); err != nil {
-		t.Fatal(err)
-	}
-	if c["slot_docker"] != true || c["later"] == nil {
-		t.Errorf("%v", c)
-	}
-	s.host.Paths.Docs = "/data/docs"
-	s.provision()
-	if got := s.read(config); !strings.Contains(got, `"slot_docker": true`) || !strings.Contains(got, `"later"`) || !strings.Contains(got, `"docs_root": "/data/docs"`) {
-		t.Error(got)
-	}
-	s.file(config, "not JSON")
-	s.provision()
-	if got := s.read(config); !strings.Contains(got, `"slot_docker": false`) {
-		t.Error(got)
-	}
-}
-
-func TestNewConfigIsTheOneOfTheFormats(t *testing.T) {
-	s := newScratch(t)
-	s.provision()
-	want := `{
-  "slot_prefix": "slot",
-  "slot_docker": false,
-  "allowed_exec": [
-    "/srv/svc/releases/*/bin/video-studio-landlock-runner",
-    "/usr/bin/tmux",
-    "/usr/bin/chmod"
-  ],
-  "allowed_cwd": [
-    "/srv/svc/data/docs",
-    "/srv/svc/slots"
-  ],
-  "slot_run_root": "/srv/svc/slots/run",
-  "slot_state_root": "/srv/svc/slots/state",
-  "docs_root": "/srv/svc/data/docs",
-  "slot_table": "/etc/agentworks/slots.json"
-}
-`
-	if got := s.read("/usr/local/libexec/agentworks/slotctl.json"); got != want {
-		t.Errorf("got %s", got)
 	}
 }
 
@@ -339,61 +225,6 @@ func TestTwoProductsWithOnePrefixAreRefused(t *testing.T) {
 	s.refused(report.ExitState, "slot01", "/srv/svc/slots/home/slot01", "slots.prefix")
 }
 
-// TestB09LinksAreNotFollowed: root gives nothing away through a link that
-// somebody planted where it works.
-func TestB09LinksAreNotFollowed(t *testing.T) {
-	t.Run("in a home", func(t *testing.T) {
-		s := newScratch(t)
-		s.provision()
-		if err := os.Symlink("/etc", s.at("/srv/svc/slots/home/slot01/workspace")); err != nil {
-			t.Fatal(err)
-		}
-		before := s.snapshot()
-		s.provision()
-		s.equal(before)
-	})
-	for _, p := range []string{"/srv/svc/slots/home/slot01", "/srv/svc/slots/home", "/srv/svc/slots", "/srv/svc/data/docs/_users", "/srv/svc/data/docs/Workflow", "/srv/svc/releases"} {
-		t.Run("instead of "+p, func(t *testing.T) {
-			s := newScratch(t)
-			s.dir("/outside/slot01", 0o755)
-			s.file("/outside/secret", "x")
-			s.provision()
-			os.RemoveAll(s.at(p))
-			if err := os.Symlink(s.at("/outside"), s.at(p)); err != nil {
-				t.Fatal(err)
-			}
-			s.chown(p, serviceID, serviceID)
-			if _, err := s.run(false); err == nil {
-				t.Error("went through a link")
-			}
-			s.is("/outside", 0, 0, 0o755)
-			s.is("/outside/slot01", 0, 0, 0o755)
-			s.is("/outside/secret", 0, 0, 0o644)
-		})
-	}
-}
-
-func TestB12FoldersOnTheWayAreSearchable(t *testing.T) {
-	s := newScratch(t)
-	s.host.Paths.Docs = "/data/svc/docs"
-	s.provision()
-	s.is("/data", 0, 0, 0o755)
-	s.is("/data/svc", 0, 0, 0o755)
-	s.is("/data/svc/docs", serviceID, serviceID, 0o711)
-}
-
-func TestEnvFileIsClosed(t *testing.T) {
-	s := newScratch(t)
-	s.file("/srv/svc/.env", "AUTH_SECRET=x\n")
-	s.provision()
-	s.is("/srv/svc/.env", serviceID, serviceID, 0o600)
-	os.Remove(s.at("/srv/svc/.env"))
-	s.file("/outside", "x")
-	os.Symlink(s.at("/outside"), s.at("/srv/svc/.env"))
-	s.provision()
-	s.is("/outside", 0, 0, 0o644)
-}
-
 func TestWhatArrivedMustBeWhatWasSent(t *testing.T) {
 	s := newScratch(t)
 	s.provision()
@@ -407,30 +238,4 @@ func TestWhatArrivedMustBeWhatWasSent(t *testing.T) {
 	if got := s.read("/usr/local/libexec/agentworks/slotctl"); got != "slotctl" {
 		t.Errorf("slotctl is %q", got)
 	}
-}
-
-// TestDocsBehindALink: one that root made leads on, one of the service does not.
-func TestDocsBehindALink(t *testing.T) {
-	s := newScratch(t)
-	s.host.Paths.Docs = "/srv/link/docs"
-	s.dir("/mnt", 0o700)
-	s.owned("/mnt/volume/docs/_users", 0o755)
-	s.owned("/mnt/volume/docs", 0o750)
-	s.chmod("/mnt/volume", 0o750)
-	if err := os.Symlink("../mnt/volume", s.at("/srv/link")); err != nil {
-		t.Fatal(err)
-	}
-	s.owned("/mnt/volume/docs/tmp/profile", 0o700)
-	s.file("/srv/svc/.env", "AGENT_BROWSER_SHARED_PROFILE=/mnt/volume/docs/tmp/profile\n")
-	s.provision()
-	s.is("/mnt/volume/docs/tmp/profile", serviceID, serviceID, 0o700)
-	s.is("/mnt", 0, 0, 0o701)
-	s.is("/mnt/volume", 0, 0, 0o751)
-	s.is("/mnt/volume/docs", serviceID, serviceID, 0o751)
-	s.is("/mnt/volume/docs/_users", serviceID, serviceID, 0o711)
-	if got := s.read("/usr/local/libexec/agentworks/slotctl.json"); !strings.Contains(got, `"docs_root": "/srv/link/docs"`) {
-		t.Error(got)
-	}
-	s.chown("/srv/link", serviceID, serviceID)
-	s.refused(report.ExitState, "write the real folder")
 }
