@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,14 +16,10 @@ import (
 // deployed runs the built program against the lab, as a person would.
 func deployed(t *testing.T, l *labtest.Lab, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errOut bytes.Buffer
 	cmd := exec.Command(filepath.Join(labtest.Binaries(t), program), args...)
 	cmd.Env = append(hostsEnv(t), "AGENTWORKS_DEPLOY_LAB="+l.Name, "PATH="+os.Getenv("PATH"))
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+	stdout, stderr, code = labtest.Finish(t, cmd)
+	return code, stdout, stderr
 }
 
 // hostRoots are where a verb could leave something.

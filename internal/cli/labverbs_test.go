@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,17 +37,13 @@ func TestLabExecPassesEverythingThrough(t *testing.T) {
 		{"no such account", []string{"--user", "nobodyhere", "--", "true"}, "", "", "nobodyhere", 125},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
 			cmd := exec.Command(self, append([]string{"lab", "exec"}, c.args...)...)
 			cmd.Env = append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+l.Name)
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.stdin), &stdout, &stderr
-			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
-				t.Fatal(err)
+			cmd.Stdin = strings.NewReader(c.stdin)
+			stdout, said, code := labtest.Finish(t, cmd)
+			if code != c.code || stdout != c.stdout {
+				t.Errorf("exit %d with %q, want %d with %q", code, stdout, c.code, c.stdout)
 			}
-			if code := cmd.ProcessState.ExitCode(); code != c.code || stdout.String() != c.stdout {
-				t.Errorf("exit %d with %q, want %d with %q", code, stdout.String(), c.code, c.stdout)
-			}
-			said := stderr.String()
 			failure, usage, _ := strings.Cut(said, "\nusage: ") // follows wrong words alone
 			if c.stderr == "" && said != "" || !strings.Contains(failure, c.stderr) || strings.Count(strings.TrimSuffix(failure, "\n"), "\n") > 0 || strings.Count(usage, "\n") > 2 {
 				t.Errorf("standard error %q, want one line with %q", said, c.stderr)

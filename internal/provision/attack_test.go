@@ -3,25 +3,13 @@ package provision
 import (
 	"errors"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"agentworks-deploy/internal/lab/labtest"
 	"agentworks-deploy/internal/report"
 )
-
-// settle waits until the kernel's clock has left what was just made behind.
-func settle() {
-	var made, now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &made)
-	for now.Nano() <= made.Nano() {
-		_ = unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now)
-		runtime.Gosched()
-	}
-}
 
 func warned(t *testing.T, rows []report.Row, check, words string) {
 	t.Helper()
@@ -48,7 +36,7 @@ func TestALinkOfEnvInASharedFolderStaysTheServices(t *testing.T) {
 	if err := os.Link(s.at("/srv/svc/data/docs/Workflow/object"), s.at("/srv/svc/data/docs/Workflow/object2")); err != nil {
 		t.Fatal(err)
 	}
-	settle()
+	labtest.Settle()
 	warned(t, s.provision(), "shared-folders", "1 hard-linked files are left as they are")
 	s.is("/srv/svc/.env", serviceID, serviceID, 0o600)
 	s.is("/srv/svc/data/docs/Workflow/object2", 0, 70000, 0o664)
@@ -71,7 +59,7 @@ func TestNoProgramInUsersTreesOrSharedFoldersIsSetuid(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settle()
+	labtest.Settle()
 	s.provision()
 	setIDs := func(p string) uint32 {
 		var st syscall.Stat_t
@@ -99,32 +87,15 @@ func TestAMountAmongUsersTreesOrInASharedFoldersPlaceIsLeftAlone(t *testing.T) {
 	s.owned("/srv/svc/data/docs/_users/e8", 0o755)
 	s.owned("/srv/svc/data/docs/Downloads", 0o755)
 	s.owned("/srv/svc/data/docs/skills", 0o755)
-	type answer struct {
-		rows       []report.Row
-		setup, err error
+	var rows []report.Row
+	var err error
+	labtest.WithMounts(t, map[string]string{s.at("/srv/svc/data/docs/_users/e8"): s.at("/out"), s.at("/srv/svc/data/docs/Downloads"): s.at("/out")}, func() {
+		rows, err = s.run(false)
+	})
+	if report.CodeOf(err) != report.ExitState || !strings.Contains(err.Error(), "next, on the host: umount /srv/svc/data/docs/Downloads") {
+		t.Errorf("%v", err)
 	}
-	done := make(chan answer)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread's mounts end with it
-		var a answer
-		a.setup = errors.Join(
-			unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS),
-			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount(s.at("/out"), s.at("/srv/svc/data/docs/_users/e8"), "", unix.MS_BIND, ""),
-			unix.Mount(s.at("/out"), s.at("/srv/svc/data/docs/Downloads"), "", unix.MS_BIND, ""))
-		if a.setup == nil {
-			a.rows, a.err = s.run(false)
-		}
-		done <- a
-	}()
-	a := <-done
-	if a.setup != nil {
-		t.Fatal(a.setup)
-	}
-	if report.CodeOf(a.err) != report.ExitState || !strings.Contains(a.err.Error(), "next, on the host: umount /srv/svc/data/docs/Downloads") {
-		t.Errorf("%v", a.err)
-	}
-	warned(t, a.rows, "docs", "1 mounts in /srv/svc/data/docs/_users are left alone")
+	warned(t, rows, "docs", "1 mounts in /srv/svc/data/docs/_users are left alone")
 	s.is("/out", 0, 0, 0o755)
 	s.is("/srv/svc/data/docs/skills", serviceID, 70000, 0o2775)
 }

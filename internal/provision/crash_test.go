@@ -21,14 +21,14 @@ func TestLabKilledRunsAreFinishedByTheNext(t *testing.T) {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
 			h := newLabHost(t)
-			h.sh(keepState)
+			h.Sh(keepState)
 			began := time.Now()
 			h.provision()
 			took := time.Since(began)
 			want := h.everything()
 			const kills = 25
 			for i := 0; i < kills; {
-				h.sh(forgetProvision)
+				h.Sh(forgetProvision)
 				moment := took * time.Duration(i+1) / kills
 				if h.kill(t, moment, victim == "half") {
 					i++
@@ -59,8 +59,8 @@ cp -a /root/kept/data /srv/vs/data`
 
 // kill starts a run and kills it, or its half, that long after its start; it
 // says whether there was still something to kill.
-func (h *labHost) kill(t *testing.T, moment time.Duration, half bool) bool {
-	cmd := h.command("022", "provision", "lab")
+func (h labHost) kill(t *testing.T, moment time.Duration, half bool) bool {
+	cmd := h.Command("022", "provision", "lab")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +110,11 @@ func halfOf(parent int) int {
 }
 
 // again runs the verb until the half that lost its caller has given the lock back.
-func (h *labHost) again(t *testing.T) {
+func (h labHost) again(t *testing.T) {
 	t.Helper()
 	until := time.Now().Add(10 * time.Second)
 	for {
-		out, errs, code := h.run("provision", "lab")
+		out, errs, code := h.Call("provision", "lab")
 		if code == 0 {
 			return
 		}

@@ -2,10 +2,8 @@ package provision
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,118 +16,57 @@ import (
 	"agentworks-deploy/internal/lab/labtest"
 )
 
-// labHost is a lab with the reference platform, and the operator's side of it:
-// the built command line and a folder of host files.
-type labHost struct {
-	*labtest.Lab
-	t     *testing.T
-	bin   string
-	hosts string
-}
+// labHost is a lab with the reference platform, and its operator.
+type labHost struct{ *labtest.Operator }
 
-const labFile = `product: %s
-paths: {app: %s, docs: %s, home: %s}
-slots: {mode: on, prefix: %s, count: %d}
-channels: {admin: {lab: {name: %s}}, service: {lab: {name: %s}}}
-release: {services: [%s]}
-`
-
-func newLabHost(t *testing.T) *labHost {
+func newLabHost(t *testing.T) labHost {
 	t.Helper()
-	h := &labHost{Lab: labtest.New(t, labtest.Reference()), t: t, bin: labtest.Binaries(t), hosts: t.TempDir()}
-	h.file("lab", "vs", "slot", 10, "vs-workspace, vs-agent")
+	h := labHost{labtest.Operate(t, labtest.New(t, labtest.Reference()))}
+	h.HostFile("lab", "vs", "slot", 10, "vs-workspace, vs-agent")
 	return h
 }
 
-// file writes the host file of a product with its app in /srv.
-func (h *labHost) file(name, product, prefix string, count int, services string) {
-	h.t.Helper()
-	app := "/srv/" + product
-	text := fmt.Sprintf(labFile, product, app, app+"/data/docs", app+"/home", prefix, count, h.Name, h.Name, services)
-	if err := os.WriteFile(filepath.Join(h.hosts, name+".yaml"), []byte(text), 0o644); err != nil {
-		h.t.Fatal(err)
-	}
-}
-
-// command is a run of the command line under a umask.
-func (h *labHost) command(umask string, args ...string) *exec.Cmd {
-	program := filepath.Join(h.bin, "agentworks-deploy")
-	cmd := exec.Command("/bin/sh", append([]string{"-c", `umask "$0"; exec "$@"`, umask, program, "--hosts-dir", h.hosts}, args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
-	return cmd
-}
-
-func (h *labHost) run(args ...string) (stdout, stderr string, code int) {
-	h.t.Helper()
-	cmd := h.command("077", args...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		h.t.Fatal(err)
-	}
-	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
 // provision is a run that must end with 0. It answers with the rows.
-func (h *labHost) provision(args ...string) string {
-	h.t.Helper()
-	out, errs, code := h.run(append([]string{"provision", "lab"}, args...)...)
-	if code != 0 {
-		h.t.Fatalf("provision %q: exit %d\n%s%s", args, code, out, errs)
-	}
-	return out
-}
-
-// sh runs a script as root and returns what it printed.
-func (h *labHost) sh(script string) string {
-	h.t.Helper()
-	return h.MustExec(h.t, "/bin/sh", "-ec", script)
-}
-
-// as reports whether a script works for an account.
-func (h *labHost) as(user, script string) bool {
-	h.t.Helper()
-	_, _, code := h.ExecAs(h.t, user, "/bin/sh", "-c", script)
-	return code == 0
+func (h labHost) provision(args ...string) string {
+	h.T.Helper()
+	return h.Must(append([]string{"provision", "lab"}, args...)...)
 }
 
 // everything is a full scan of what a run could change. The service manager's
 // own files come and go.
-func (h *labHost) everything() labtest.Snapshot {
-	h.t.Helper()
-	return h.Snapshot(h.t, "/etc", "/srv", "/data", "/home", "/root", "/usr/local", "/var/lib", "/run/agentworks-deploy").Without(func(p string) bool {
+func (h labHost) everything() labtest.Snapshot {
+	h.T.Helper()
+	return h.Snapshot(h.T, "/etc", "/srv", "/data", "/home", "/root", "/usr/local", "/var/lib", "/run/agentworks-deploy").Without(func(p string) bool {
 		return strings.HasPrefix(p, "/var/lib/systemd/") && !strings.HasPrefix(p, "/var/lib/systemd/linger")
 	})
 }
 
 // ctimes shows what was touched at all.
-func (h *labHost) ctimes() string {
-	h.t.Helper()
-	return h.sh(`find /etc /srv /usr/local /var/lib/systemd/linger -printf '%p %C@\n' | sort`)
+func (h labHost) ctimes() string {
+	h.T.Helper()
+	return h.Sh(`find /etc /srv /usr/local /var/lib/systemd/linger -printf '%p %C@\n' | sort`)
 }
 
-func (h *labHost) modes(want map[string]string) {
-	h.t.Helper()
+func (h labHost) modes(want map[string]string) {
+	h.T.Helper()
 	for p, mode := range want {
-		if got := h.MustExec(h.t, "stat", "-c", "%a %U:%G", p); got != mode {
-			h.t.Errorf("%s is %s, want %s", p, got, mode)
+		if got := h.MustExec(h.T, "stat", "-c", "%a %U:%G", p); got != mode {
+			h.T.Errorf("%s is %s, want %s", p, got, mode)
 		}
 	}
 }
 
 // slotRuns makes a real call through sudo and slotctl as the service.
-func (h *labHost) slotRuns(slot string) bool {
-	h.t.Helper()
+func (h labHost) slotRuns(slot string) bool {
+	h.T.Helper()
 	socket := "/srv/vs/slots/run/" + slot + "/tmux.sock"
-	h.sh("setpriv --reuid " + slot + " --regid " + slot + " --clear-groups touch " + socket)
+	h.Sh("setpriv --reuid " + slot + " --regid " + slot + " --clear-groups touch " + socket)
 	request := fmt.Sprintf(`{"argv":["/usr/bin/chmod","660",%q],"cwd":"/srv/vs/slots/state/%s","env":[]}`, socket, slot)
-	_, errs, code := h.Run(h.t, labtest.Cmd{User: "vs", Stdin: request,
+	_, errs, code := h.Run(h.T, labtest.Cmd{User: "vs", Stdin: request,
 		Argv: []string{"/usr/bin/sudo", "-n", "-u", slot, "/usr/local/libexec/agentworks/slotctl", "exec"}})
-	h.sh("rm " + socket)
+	h.Sh("rm " + socket)
 	if code != 0 {
-		h.t.Logf("as %s: exit %d: %s", slot, code, errs)
+		h.T.Logf("as %s: exit %d: %s", slot, code, errs)
 	}
 	return code == 0
 }
@@ -137,8 +74,8 @@ func (h *labHost) slotRuns(slot string) bool {
 func TestLabProvision(t *testing.T) {
 	t.Parallel()
 	h := newLabHost(t)
-	h.sh("mkdir -p -m 755 /srv/vs/data/docs/_users/u9 && chown vs:vs /srv/vs/data/docs/_users/u9; useradd -M -N outsider; cp /etc/subuid /root/subuid")
-	h.sh("sed -i '/^HOME_MODE/d' /etc/login.defs; echo HOME_MODE 0750 >> /etc/login.defs") // case B07: ours are set, not inherited
+	h.Sh("mkdir -p -m 755 /srv/vs/data/docs/_users/u9 && chown vs:vs /srv/vs/data/docs/_users/u9; useradd -M -N outsider; cp /etc/subuid /root/subuid")
+	h.Sh("sed -i '/^HOME_MODE/d' /etc/login.defs; echo HOME_MODE 0750 >> /etc/login.defs") // case B07: ours are set, not inherited
 	before := h.everything()
 	if out := h.provision("--plan"); !strings.Contains(out, "PLANNED  sudo-rule") {
 		t.Error(out)
@@ -159,28 +96,28 @@ func TestLabProvision(t *testing.T) {
 		"/etc/agentworks/slots.json": "640 root:vs", "/etc/agentworks": "751 root:vs", "/etc/sudoers.d/agentworks-slots": "440 root:root",
 		"/srv/vs/data/docs/_users": "711 vs:vs", "/srv/vs/data/docs/_users/u9": "750 vs:vs", "/srv/vs/data/docs/config": "700 vs:vs",
 	})
-	if got := h.sh("id -nG slot01"); got != "slot01 slotshared" {
+	if got := h.Sh("id -nG slot01"); got != "slot01 slotshared" {
 		t.Errorf("slot01 is in %s", got)
 	}
-	if got := h.sh("id -nG vs"); strings.Count(got, "slot") != 11 || !strings.Contains(got, "slotshared") {
+	if got := h.Sh("id -nG vs"); strings.Count(got, "slot") != 11 || !strings.Contains(got, "slotshared") {
 		t.Errorf("vs is in %s", got)
 	}
-	if got := h.sh("getent passwd slot10"); got != "slot10:x:70010:70010:AgentWorks slot:/srv/vs/slots/home/slot10:/usr/sbin/nologin" {
+	if got := h.Sh("getent passwd slot10"); got != "slot10:x:70010:70010:AgentWorks slot:/srv/vs/slots/home/slot10:/usr/sbin/nologin" {
 		t.Error(got)
 	}
-	if got := h.sh("grep -c '^slot.*:!\\*:' /etc/shadow; cmp /etc/subuid /root/subuid"); got != "10" {
+	if got := h.Sh("grep -c '^slot.*:!\\*:' /etc/shadow; cmp /etc/subuid /root/subuid"); got != "10" {
 		t.Errorf("%s slots have a locked password", got)
 	}
 	// The manager started last, with all groups.
-	if got := h.sh(`systemctl is-active user@$(id -u vs).service; ls /var/lib/systemd/linger`); got != "active\nvs" {
+	if got := h.Sh(`systemctl is-active user@$(id -u vs).service; ls /var/lib/systemd/linger`); got != "active\nvs" {
 		t.Error(got)
 	}
-	if got := h.sh(`grep ^Groups: /proc/$(systemctl show -P MainPID user@$(id -u vs).service)/status | tr ' ' '\n' | grep -c '^700[01].$'`); got != "11" { // slotshared and 10 slots
+	if got := h.Sh(`grep ^Groups: /proc/$(systemctl show -P MainPID user@$(id -u vs).service)/status | tr ' ' '\n' | grep -c '^700[01].$'`); got != "11" { // slotshared and 10 slots
 		t.Errorf("the manager has %s groups", got)
 	}
 
 	// P-01, U-01 and the chain
-	if got := h.sh(`grep -c '"/srv/vs/data/docs"' /usr/local/libexec/agentworks/slotctl.json`); got != "2" {
+	if got := h.Sh(`grep -c '"/srv/vs/data/docs"' /usr/local/libexec/agentworks/slotctl.json`); got != "2" {
 		t.Error(got)
 	}
 	if !h.slotRuns("slot01") || !h.slotRuns("slot10") {
@@ -195,34 +132,34 @@ func TestLabProvision(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", refused, code, errs)
 		}
 	}
-	if h.as("slot01", "sudo -n -u slot02 /usr/local/libexec/agentworks/slotctl exec </dev/null") {
+	if h.As("slot01", "sudo -n -u slot02 /usr/local/libexec/agentworks/slotctl exec </dev/null") {
 		t.Error("a slot may use sudo")
 	}
-	h.sh("visudo -c")
+	h.Sh("visudo -c")
 
 	// P-08
 	for _, p := range []string{"_users", "_users/u9", "config"} {
-		if h.as("slot01", "ls /srv/vs/data/docs/"+p) {
+		if h.As("slot01", "ls /srv/vs/data/docs/"+p) {
 			t.Errorf("slot01 lists %s", p)
 		}
 	}
 
 	// P-07
-	h.sh(`cd /srv/vs/data/docs/Workflow; setpriv --reuid vs --regid vs --init-groups sh -c 'umask 022; mkdir -m 770 w && chgrp vs w && echo x > w/f && chmod 640 w/f'`)
-	if !h.as("slot01", "cat /srv/vs/data/docs/Workflow/w/f") || h.as("outsider", "cat /srv/vs/data/docs/Workflow/w/f") {
-		t.Error(h.sh("getfacl -p /srv/vs/data/docs/Workflow/w /srv/vs/data/docs/Workflow/w/f"))
+	h.Sh(`cd /srv/vs/data/docs/Workflow; setpriv --reuid vs --regid vs --init-groups sh -c 'umask 022; mkdir -m 770 w && chgrp vs w && echo x > w/f && chmod 640 w/f'`)
+	if !h.As("slot01", "cat /srv/vs/data/docs/Workflow/w/f") || h.As("outsider", "cat /srv/vs/data/docs/Workflow/w/f") {
+		t.Error(h.Sh("getfacl -p /srv/vs/data/docs/Workflow/w /srv/vs/data/docs/Workflow/w/f"))
 	}
-	if got := h.sh("getfacl -cdp /srv/vs/data/docs/Workflow"); !strings.Contains(got, "group:slotshared:rwx") {
+	if got := h.Sh("getfacl -cdp /srv/vs/data/docs/Workflow"); !strings.Contains(got, "group:slotshared:rwx") {
 		t.Error(got)
 	}
 
 	// P-05, P-10
-	h.sh(`echo '{"slots":{"slot01":"u1"}}' > /etc/agentworks/slots.json; rm /etc/sudoers.d/agentworks-slots; sed -i 's/"slot_docker": false/"slot_docker": true/' /usr/local/libexec/agentworks/slotctl.json`)
+	h.Sh(`echo '{"slots":{"slot01":"u1"}}' > /etc/agentworks/slots.json; rm /etc/sudoers.d/agentworks-slots; sed -i 's/"slot_docker": false/"slot_docker": true/' /usr/local/libexec/agentworks/slotctl.json`)
 	h.provision()
-	if got := h.sh("cat /etc/agentworks/slots.json"); got != `{"slots":{"slot01":"u1"}}` || !h.slotRuns("slot01") {
+	if got := h.Sh("cat /etc/agentworks/slots.json"); got != `{"slots":{"slot01":"u1"}}` || !h.slotRuns("slot01") {
 		t.Error(got)
 	}
-	h.sh("grep -q '\"slot_docker\": true' /usr/local/libexec/agentworks/slotctl.json; rm /usr/local/libexec/agentworks/slotctl.json")
+	h.Sh("grep -q '\"slot_docker\": true' /usr/local/libexec/agentworks/slotctl.json; rm /usr/local/libexec/agentworks/slotctl.json")
 	h.provision()
 	if !h.slotRuns("slot02") {
 		t.Error("no command runs")
@@ -253,10 +190,10 @@ func linesOnlyIn(a, b string) string {
 func TestLabRefusalsChangeNothing(t *testing.T) {
 	t.Parallel()
 	h := newLabHost(t)
-	h.file("half", "missing", "slot", 10, "missing-workspace")
-	h.file("space", "vs", "slot", 10, "vs-workspace")
-	text, _ := os.ReadFile(filepath.Join(h.hosts, "space.yaml"))
-	if err := os.WriteFile(filepath.Join(h.hosts, "space.yaml"), bytes.Replace(text, []byte("app: /srv/vs,"), []byte(`app: "/srv/agent works",`), 1), 0o644); err != nil {
+	h.HostFile("half", "missing", "slot", 10, "missing-workspace")
+	h.HostFile("space", "vs", "slot", 10, "vs-workspace")
+	text, _ := os.ReadFile(filepath.Join(h.Hosts, "space.yaml"))
+	if err := os.WriteFile(filepath.Join(h.Hosts, "space.yaml"), bytes.Replace(text, []byte("app: /srv/vs,"), []byte(`app: "/srv/agent works",`), 1), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -273,11 +210,11 @@ func TestLabRefusalsChangeNothing(t *testing.T) {
 		{"platform", ":", "half", 1, []string{"service account missing", "/srv/missing", "missing-workspace.service"}},
 		{"broken sudoers", "sed -i 's/^GID_MAX.*/GID_MAX 60000/' /etc/login.defs; rm -f /usr/sbin/visudo", "lab", 1, []string{"visudo"}},
 	} {
-		h.sh(c.setup)
+		h.Sh(c.setup)
 		before := h.everything()
 		for _, plan := range []string{"", "--plan"} {
 			args := strings.Fields("provision " + c.host + " " + plan)
-			out, errs, code := h.run(args...)
+			out, errs, code := h.Call(args...)
 			if code != c.code || strings.Count(errs, "\n") > 2 {
 				t.Errorf("%s: %q: exit %d\n%s%s", c.name, args, code, out, errs)
 			}
@@ -298,19 +235,19 @@ func TestLabRefusalsChangeNothing(t *testing.T) {
 func TestLabTwoProducts(t *testing.T) {
 	t.Parallel()
 	h := newLabHost(t)
-	h.file("second", "conf", "cf", 10, "conf-workspace")
-	h.sh(`useradd --system --user-group --home-dir /srv/conf/home conf; install -d -o conf -g conf /srv/conf /srv/conf/home/.config/systemd/user
+	h.HostFile("second", "conf", "cf", 10, "conf-workspace")
+	h.Sh(`useradd --system --user-group --home-dir /srv/conf/home conf; install -d -o conf -g conf /srv/conf /srv/conf/home/.config/systemd/user
 echo > /srv/conf/home/.config/systemd/user/conf-workspace.service`)
 	var both sync.WaitGroup
 	for _, name := range []string{"lab", "second"} {
 		both.Go(func() {
-			if out, err := h.command("000", "provision", name).CombinedOutput(); err != nil {
+			if out, err := h.Command("000", "provision", name).CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", name, err, out)
 			}
 		})
 	}
 	both.Wait()
-	a, b := h.sh("id -u slot01"), h.sh("id -u cf01")
+	a, b := h.Sh("id -u slot01"), h.Sh("id -u cf01")
 	if !slices.Contains([]string{"70001 71001", "71001 70001"}, a+" "+b) {
 		t.Errorf("slot01 has %s, cf01 has %s", a, b)
 	}
@@ -320,7 +257,7 @@ echo > /srv/conf/home/.config/systemd/user/conf-workspace.service`)
 		"/srv/conf/slots/home/cf10": "700 cf10:cf10",
 	})
 	for _, name := range []string{"lab", "second", "lab", "second"} {
-		if out, errs, code := h.run("provision", name); code != 0 {
+		if out, errs, code := h.Call("provision", name); code != 0 {
 			t.Errorf("%s: exit %d: %s%s", name, code, out, errs)
 		}
 		h.modes(map[string]string{"/etc/agentworks": "751 root:vs", "/etc/agentworks/slots.json": "640 root:vs"})
@@ -339,17 +276,17 @@ echo > /srv/conf/home/.config/systemd/user/conf-workspace.service`)
 func TestLabP11ManagerWithOldGroups(t *testing.T) {
 	t.Parallel()
 	h := newLabHost(t)
-	h.sh("loginctl enable-linger vs && systemctl start user@$(id -u vs).service")
-	uid := h.sh("id -u vs")
-	pid := h.sh("systemctl show -P MainPID user@" + uid + ".service")
+	h.Sh("loginctl enable-linger vs && systemctl start user@$(id -u vs).service")
+	uid := h.Sh("id -u vs")
+	pid := h.Sh("systemctl show -P MainPID user@" + uid + ".service")
 	out := h.provision()
 	if !strings.Contains(out, "WARN service-groups systemd (pid "+pid) || !strings.Contains(out, "systemctl restart 'user@"+uid+".service'") {
 		t.Error(out)
 	}
-	if now := h.sh("systemctl show -P MainPID user@" + uid + ".service"); now != pid {
+	if now := h.Sh("systemctl show -P MainPID user@" + uid + ".service"); now != pid {
 		t.Error("the manager was restarted")
 	}
-	h.sh("systemctl restart user@" + uid + ".service")
+	h.Sh("systemctl restart user@" + uid + ".service")
 	if out := h.provision(); !strings.Contains(out, "OK       service-groups") {
 		t.Error(out)
 	}
@@ -358,16 +295,16 @@ func TestLabP11ManagerWithOldGroups(t *testing.T) {
 func TestLabManySlotsAndNoSysusers(t *testing.T) {
 	t.Parallel()
 	h := newLabHost(t)
-	h.sh("mv $(command -v systemd-sysusers) /root/; echo 'root:1000000:1000000000' > /etc/subuid; cp /etc/subuid /root/subuid")
+	h.Sh("mv $(command -v systemd-sysusers) /root/; echo 'root:1000000:1000000000' > /etc/subuid; cp /etc/subuid /root/subuid")
 	h.provision("--set", "slots.count=3")
-	h.sh("cmp /etc/subuid /root/subuid")
-	if got := h.sh("getent passwd slot03; id -nG slot03; id -nG vs | grep -o 'slot.*'"); got != "slot03:x:70003:70003:AgentWorks slot:/srv/vs/slots/home/slot03:/usr/sbin/nologin\nslot03 slotshared\nslotshared slot01 slot02 slot03" {
+	h.Sh("cmp /etc/subuid /root/subuid")
+	if got := h.Sh("getent passwd slot03; id -nG slot03; id -nG vs | grep -o 'slot.*'"); got != "slot03:x:70003:70003:AgentWorks slot:/srv/vs/slots/home/slot03:/usr/sbin/nologin\nslot03 slotshared\nslotshared slot01 slot02 slot03" {
 		t.Error(got)
 	}
 	if !h.slotRuns("slot03") {
 		t.Error("no command runs")
 	}
-	h.sh("mv /root/systemd-sysusers /usr/bin/")
+	h.Sh("mv /root/systemd-sysusers /usr/bin/")
 	h.provision("--set", "slots.count=500")
 	if !h.slotRuns("slot500") {
 		t.Error("no command runs")
@@ -380,10 +317,10 @@ func TestLabManySlotsAndNoSysusers(t *testing.T) {
 
 	// The other forms of the rule, read by the real sudo.
 	h.provision("--set", "slots.count=3", "--set", "slots.sudo=direct", "--set", "slots.request_file=true")
-	if got := h.sh("tail -3 /etc/sudoers.d/agentworks-slots; visudo -c"); !strings.Contains(got, "!use_pty, !pam_session, !pam_setcred\n") || !strings.Contains(got, "slotctl exec --request-file *\n") {
+	if got := h.Sh("tail -3 /etc/sudoers.d/agentworks-slots; visudo -c"); !strings.Contains(got, "!use_pty, !pam_session, !pam_setcred\n") || !strings.Contains(got, "slotctl exec --request-file *\n") {
 		t.Error(got)
 	}
-	if !h.slotRuns("slot03") || h.as("vs", "sudo -n -u slot04 /usr/local/libexec/agentworks/slotctl exec </dev/null") {
+	if !h.slotRuns("slot03") || h.As("vs", "sudo -n -u slot04 /usr/local/libexec/agentworks/slotctl exec </dev/null") {
 		t.Error("the rule offers too little or too much")
 	}
 }
@@ -405,7 +342,7 @@ func TestLabAccountLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	out, errs, code := h.run("provision", "lab")
+	out, errs, code := h.Call("provision", "lab")
 	if code != 4 || !strings.Contains(errs, "/etc/.pwd.lock is held by") || time.Since(began) > 2*lockPatience {
 		t.Errorf("exit %d after %s: %s%s", code, time.Since(began), out, errs)
 	}

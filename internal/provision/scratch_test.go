@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		sysusers(os.Args[2])
 		return
 	}
-	labtest.Main(m)
+	os.Exit(labtest.Main(m))
 }
 
 // sysusers appends what it reads to the account files below root, as the real

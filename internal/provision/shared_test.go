@@ -12,7 +12,8 @@ import (
 
 const sharedID = 70000 // of slotshared on a fresh scratch host
 
-func (s *scratch) acl(p string, kind safefs.ACLKind) safefs.ACL {
+// node holds the file at p until the test ends.
+func (s *scratch) node(p string) *safefs.Node {
 	s.t.Helper()
 	dir, name, err := safefs.OpenParent(s.at(p))
 	if err != nil {
@@ -23,8 +24,13 @@ func (s *scratch) acl(p string, kind safefs.ACLKind) safefs.ACL {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer n.Close()
-	acl, err := n.ACL(kind)
+	s.t.Cleanup(func() { n.Close() })
+	return n
+}
+
+func (s *scratch) acl(p string, kind safefs.ACLKind) safefs.ACL {
+	s.t.Helper()
+	acl, err := s.node(p).ACL(kind)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -33,17 +39,7 @@ func (s *scratch) acl(p string, kind safefs.ACLKind) safefs.ACL {
 
 func (s *scratch) setACL(p string, kind safefs.ACLKind, acl safefs.ACL) {
 	s.t.Helper()
-	dir, name, err := safefs.OpenParent(s.at(p))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer dir.Close()
-	n, err := dir.Open(name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer n.Close()
-	if _, err := n.EnsureACL(kind, acl); err != nil {
+	if _, err := s.node(p).EnsureACL(kind, acl); err != nil {
 		s.t.Fatal(err)
 	}
 }

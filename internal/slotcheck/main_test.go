@@ -1,9 +1,7 @@
 package slotcheck_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +15,7 @@ import (
 	"agentworks-deploy/internal/report"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m) }
+func TestMain(m *testing.M) { os.Exit(labtest.Main(m)) }
 
 // operator sits at the machine and audits one lab with the real programs.
 type operator struct {
@@ -51,15 +49,13 @@ func (o operator) run(t testing.TB, args ...string) (stdout, stderr string, code
 
 func (o operator) runOn(t testing.TB, lab string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	var out, errs bytes.Buffer
+	return labtest.Finish(t, o.command(lab, args...))
+}
+
+func (o operator) command(lab string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(o.bin, "agentworks-deploy"), args...)
 	cmd.Env = append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+lab, "AGENTWORKS_DEPLOY_HOSTS_DIR="+o.hosts)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		t.Fatal(err)
-	}
-	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	return cmd
 }
 
 func (o operator) must(t testing.TB, args ...string) string {

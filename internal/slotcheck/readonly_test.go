@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -82,8 +79,7 @@ func TestKilledSlotcheckLeavesNothing(t *testing.T) {
 		after := time.Duration(rand.Int64N(int64(length[level])))
 		victim := []string{"the caller", "the half"}[i/2%2]
 		what := fmt.Sprintf("kill %d: %s, level %s, after %s", i, victim, level, after)
-		cmd := exec.Command(filepath.Join(o.bin, "agentworks-deploy"), "slotcheck", "lab", "--level", level)
-		cmd.Env = append(os.Environ(), "AGENTWORKS_DEPLOY_LAB="+o.Name, "AGENTWORKS_DEPLOY_HOSTS_DIR="+o.hosts)
+		cmd := o.command(o.Name, "slotcheck", "lab", "--level", level)
 		cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,6 @@ package slotcheck_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,8 +73,7 @@ func (p product) operate(t *testing.T, l *labtest.Lab, dir string) operator {
 		{"slots", "assign", p.name, "u2"},
 		{"deploy", p.name, "--release", filepath.Join(o.bin, "sample-release")},
 	} {
-		cmd := exec.Command("/bin/sh", append([]string{"-c", `umask "$0"; exec "$@"`, p.umask, filepath.Join(o.bin, "agentworks-deploy"), "--hosts-dir", dir}, args...)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := labtest.Command(t, p.umask, append([]string{"--hosts-dir", dir}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", args, err, out)
 		}
 	}

@@ -5,26 +5,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"agentworks-deploy/internal/lab/labtest"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 )
-
-// settle waits until the kernel's clock has left what was just made behind.
-func settle() {
-	var made, now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &made)
-	for now.Nano() <= made.Nano() {
-		_ = unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now)
-		runtime.Gosched()
-	}
-}
 
 func (s *scratch) link(from, to string) {
 	s.Helper()
@@ -51,7 +41,7 @@ func TestALinkOfEnvInATreeStaysTheServices(t *testing.T) {
 	s.link("/srv/root", users+"u1/root")
 	s.link("/srv/vs/slots/home/slot02/private", users+"u1/private")
 	s.link("/srv/vs/slots/home/slot01/own", users+"u1/own")
-	settle()
+	labtest.Settle()
 	_, rows, err := s.assign("u1", "slot01", adopt)
 	s.must(err)
 	wantRow(t, rows, report.Warn, "user-tree", "4 hard-linked files")
@@ -72,12 +62,12 @@ func TestLinksWithAllNamesInTheTreeFollowIt(t *testing.T) {
 	s.dir(users+"u1/b", serviceID, serviceID, 0o2770)
 	s.file(users+"u1/a/object", "x", serviceID, serviceID, 0o444)
 	s.link(users+"u1/a/object", users+"u1/b/object")
-	settle()
+	labtest.Settle()
 	_, rows, err := s.assign("u1", "")
 	s.must(err)
 	noRow(t, rows, report.Warn, "user-tree")
 	s.is(users+"u1/b/object", serviceID, slotID(1), 0o464&^7)
-	settle()
+	labtest.Settle()
 	s.released("u1")
 	s.is(users+"u1/a/object", serviceID, serviceID, 0o464&^7)
 }
@@ -91,7 +81,7 @@ func TestAProgramOfASlotIsNotSetuidAfterItsRelease(t *testing.T) {
 	s.file("/srv/vs/data/docs/Downloads/mine", "x", slotID(1), sharedID, 0o600)
 	s.file("/srv/vs/slots/home/slot01/catsu", "x", slotID(1), slotID(1), 0o6755)
 	s.link("/srv/vs/slots/home/slot01/catsu", users+"u1/catsu")
-	settle()
+	labtest.Settle()
 	before := s.scan()
 	rows, err := s.release("u1", plan)
 	s.must(err)
@@ -158,25 +148,13 @@ func TestAMountInThePlaceOfATreeIsGivenToNobody(t *testing.T) {
 	s.dir(users+"u1", serviceID, serviceID, 0o2770)
 	s.assigned("u1", "slot02")
 	before := s.scan()
-	errs := make(chan [3]error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread's mounts end with it
-		var got [3]error
-		got[0] = errors.Join(
-			unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS),
-			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount(s.root+"/out", s.root+users+"e8", "", unix.MS_BIND, ""),
-			unix.Mount(s.root+"/out", s.root+users+"u1", "", unix.MS_BIND, ""))
-		if got[0] == nil {
-			_, _, got[1] = s.assign("e8", "")
-			_, got[2] = s.release("u1")
-		}
-		errs <- got
-	}()
-	got := <-errs
-	s.must(got[0])
-	refused(t, got[1], report.ExitState, "next, on the host: umount "+users+"e8")
-	refused(t, got[2], report.ExitState, "next, on the host: umount "+users+"u1")
+	var assign, release error
+	labtest.WithMounts(t, map[string]string{s.root + users + "e8": s.root + "/out", s.root + users + "u1": s.root + "/out"}, func() {
+		_, _, assign = s.assign("e8", "")
+		_, release = s.release("u1")
+	})
+	refused(t, assign, report.ExitState, "next, on the host: umount "+users+"e8")
+	refused(t, release, report.ExitState, "next, on the host: umount "+users+"u1")
 	if diff := before.DiffTimes(s.scan()); len(diff) > 0 {
 		t.Errorf("changed %q", diff)
 	}

@@ -1,14 +1,9 @@
 package slottable
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,101 +12,45 @@ import (
 	"agentworks-deploy/internal/lab/labtest"
 )
 
-// labHost is a provisioned lab with the reference platform, and the operator's
-// side of it: the built command line and a folder of host files.
-type labHost struct {
-	*labtest.Lab
-	t          *testing.T
-	bin, hosts string
-}
-
-const labFile = `product: vs
-paths: {app: /srv/vs, docs: /srv/vs/data/docs, home: /srv/vs/home}
-slots: {mode: on, prefix: slot, count: 20}
-channels: {admin: {lab: {name: %s}}, service: {lab: {name: %s}}}
-release: {services: [vs-workspace, vs-agent]}
-`
+// labHost is a provisioned lab with the reference platform, and its operator.
+type labHost struct{ *labtest.Operator }
 
 // sharedLab is the package's lab, provisioned by whoever comes first and with
 // an empty table.
-func sharedLab(t *testing.T) *labHost {
+func sharedLab(t *testing.T) labHost {
 	t.Helper()
-	h := &labHost{Lab: labtest.Shared(t, labtest.Reference()), t: t, bin: labtest.Binaries(t), hosts: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(h.hosts, "box.yaml"), fmt.Appendf(nil, labFile, h.Name, h.Name), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	h.ok("provision", "box")
-	h.sh(`printf '{"slots":{},"note":"kept"}\n' > /etc/agentworks/slots.json; rm -f /etc/agentworks/slots.history.json
+	h := labHost{labtest.Operate(t, labtest.Shared(t, labtest.Reference()))}
+	h.HostFile("box", "vs", "slot", 20, "vs-workspace, vs-agent")
+	h.Must("provision", "box")
+	h.Sh(`printf '{"slots":{},"note":"kept"}\n' > /etc/agentworks/slots.json; rm -f /etc/agentworks/slots.history.json
 		find /srv/vs/slots/home /srv/vs/slots/state /srv/vs/slots/run -mindepth 2 ! -path '*/.sessions*' -delete; chown -R vs:vs /srv/vs/data/docs/_users/u*`)
 	return h
 }
 
-// command is a run of the command line under a hostile umask (case B24).
-func (h *labHost) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("/bin/sh", append([]string{"-c", `umask 077; exec "$@"`, "sh", filepath.Join(h.bin, "agentworks-deploy"), "--hosts-dir", h.hosts}, args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
-	return cmd
-}
-
-func (h *labHost) run(args ...string) (stdout, stderr string, code int) {
-	h.t.Helper()
-	cmd := h.command(args...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		h.t.Fatal(err)
-	}
-	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-func (h *labHost) ok(args ...string) string {
-	h.t.Helper()
-	out, errs, code := h.run(args...)
-	if code != 0 {
-		h.t.Fatalf("%q: exit %d\n%s%s", args, code, out, errs)
-	}
-	return out
-}
-
-func (h *labHost) fails(code int, words string, args ...string) {
-	h.t.Helper()
-	out, errs, got := h.run(args...)
+func (h labHost) fails(code int, words string, args ...string) {
+	h.T.Helper()
+	out, errs, got := h.Call(args...)
 	if got != code || !strings.Contains(errs, words) || strings.Count(errs, "\n") > 3 {
-		h.t.Errorf("%q: exit %d, want %d and %q\n%s%s", args, got, code, words, out, errs)
+		h.T.Errorf("%q: exit %d, want %d and %q\n%s%s", args, got, code, words, out, errs)
 	}
 }
 
-// sh runs a script as root and returns what it printed.
-func (h *labHost) sh(script string) string {
-	h.t.Helper()
-	return h.MustExec(h.t, "/bin/sh", "-ec", script)
-}
-
-// as reports whether a script works for an account.
-func (h *labHost) as(user, script string) bool {
-	h.t.Helper()
-	_, _, code := h.ExecAs(h.t, user, "/bin/sh", "-c", script)
-	return code == 0
-}
-
-func (h *labHost) everything() labtest.Snapshot {
-	h.t.Helper()
-	return h.Snapshot(h.t, "/etc", "/srv", "/data", "/usr/local/libexec", "/var/lib/agentworks-deploy", "/run/agentworks-deploy")
+func (h labHost) everything() labtest.Snapshot {
+	h.T.Helper()
+	return h.Snapshot(h.T, "/etc", "/srv", "/data", "/usr/local/libexec", "/var/lib/agentworks-deploy", "/run/agentworks-deploy")
 }
 
 func TestLabReleaseAndAssignKeepTheTable(t *testing.T) {
 	h := sharedLab(t)
-	h.ok("slots", "assign", "box", "u1")
-	h.ok("slots", "assign", "box", "u2")
+	h.Must("slots", "assign", "box", "u1")
+	h.Must("slots", "assign", "box", "u2")
 	for range 3 {
 		for _, verb := range [][]string{{"release", "box", "u1"}, {"assign", "box", "u1", "slot01"}} {
-			h.ok(append([]string{"slots"}, verb...)...)
-			if got := h.sh("stat -c '%U:%G %a' /etc/agentworks/slots.json"); got != "root:vs 640" {
+			h.Must(append([]string{"slots"}, verb...)...)
+			if got := h.Sh("stat -c '%U:%G %a' /etc/agentworks/slots.json"); got != "root:vs 640" {
 				t.Errorf("after %s: %s", verb[0], got)
 			}
-			if !h.as("vs", "grep -q kept /etc/agentworks/slots.json") {
+			if !h.As("vs", "grep -q kept /etc/agentworks/slots.json") {
 				t.Errorf("after %s vs does not read the table, or the key is gone", verb[0])
 			}
 		}
@@ -120,24 +59,24 @@ func TestLabReleaseAndAssignKeepTheTable(t *testing.T) {
 	tree := "/srv/vs/data/docs/_users/u1"
 	project := tree + "/Chats/Work/projects/u1crew"
 	for account, can := range map[string]bool{"slot01": true, "vs": true, "slot02": false} {
-		if h.as(account, "ls "+tree+" && cat "+project+"/own.txt && touch "+project+"/by-"+account) != can {
+		if h.As(account, "ls "+tree+" && cat "+project+"/own.txt && touch "+project+"/by-"+account) != can {
 			t.Errorf("%s works in u1's tree: %v", account, !can)
 		}
 	}
-	h.ok("slots", "release", "box", "u1")
-	if h.as("slot01", "ls "+tree) || !h.as("vs", "cat "+project+"/by-slot01") {
+	h.Must("slots", "release", "box", "u1")
+	if h.As("slot01", "ls "+tree) || !h.As("vs", "cat "+project+"/by-slot01") {
 		t.Error("the tree was not given back")
 	}
-	if h.as("vs", "cat /etc/agentworks/slots.history.json") || !strings.Contains(h.sh("cat /etc/agentworks/slots.history.json"), `"u1"`) {
+	if h.As("vs", "cat /etc/agentworks/slots.history.json") || !strings.Contains(h.Sh("cat /etc/agentworks/slots.history.json"), `"u1"`) {
 		t.Error("the note is wrong, or open")
 	}
 }
 
 func TestLabT12AProcessKeepsASlotUnclean(t *testing.T) {
 	h := sharedLab(t)
-	h.ok("slots", "assign", "box", "u1", "slot03")
-	h.sh("setpriv --reuid slot03 --regid slot03 --clear-groups sleep 600 >/dev/null 2>&1 & echo $! > /run/sleeper; sleep 0.1")
-	if out := h.ok("slots", "release", "box", "u1"); !strings.Contains(out, "left in place: 1 process") {
+	h.Must("slots", "assign", "box", "u1", "slot03")
+	h.Sh("setpriv --reuid slot03 --regid slot03 --clear-groups sleep 600 >/dev/null 2>&1 & echo $! > /run/sleeper; sleep 0.1")
+	if out := h.Must("slots", "release", "box", "u1"); !strings.Contains(out, "left in place: 1 process") {
 		t.Error(out)
 	}
 	h.fails(1, "slot03 is free but not clean: 1 process; u1 left it", "slots", "assign", "box", "u2", "slot03")
@@ -148,15 +87,15 @@ func TestLabT12AProcessKeepsASlotUnclean(t *testing.T) {
 			Processes  int
 		}
 	}
-	if err := json.Unmarshal([]byte(h.ok("slots", "status", "box", "--format", "json")), &status); err != nil {
+	if err := json.Unmarshal([]byte(h.Must("slots", "status", "box", "--format", "json")), &status); err != nil {
 		t.Fatal(err)
 	}
 	if s := status.Slots[2]; status.V != 1 || s.Slot != "slot03" || s.Last != "u1" || s.Processes != 1 {
 		t.Errorf("%+v", status.Slots)
 	}
-	h.sh("kill $(cat /run/sleeper); while kill -0 $(cat /run/sleeper) 2>/dev/null; do :; done")
-	h.ok("slots", "assign", "box", "u2", "slot03")
-	out := h.ok("slots", "status", "box")
+	h.Sh("kill $(cat /run/sleeper); while kill -0 $(cat /run/sleeper) 2>/dev/null; do :; done")
+	h.Must("slots", "assign", "box", "u2", "slot03")
+	out := h.Must("slots", "status", "box")
 	for _, words := range []string{"slot03", "u2", "root:vs 0640", "19 of 20 slots free and clean"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("no %q in\n%s", words, out)
@@ -166,7 +105,7 @@ func TestLabT12AProcessKeepsASlotUnclean(t *testing.T) {
 
 func TestLabRefusals(t *testing.T) {
 	h := sharedLab(t)
-	h.ok("slots", "assign", "box", "u1")
+	h.Must("slots", "assign", "box", "u1")
 	before := h.everything()
 	h.fails(1, "slot01 is held by u1", "slots", "assign", "box", "u2", "slot01")
 	h.fails(1, "u2 holds no slot", "slots", "release", "box", "u2")
@@ -176,8 +115,8 @@ func TestLabRefusals(t *testing.T) {
 	h.fails(2, "", "slots", "assign", "box", "u2", "slot02", "slot03")
 	h.fails(2, "", "slots", "assign", "nowhere", "u2")
 	h.fails(2, "no format", "slots", "status", "box", "--format", "html")
-	h.ok("slots", "assign", "box", "u2", "--plan")
-	h.ok("slots", "release", "box", "u1", "--plan")
+	h.Must("slots", "assign", "box", "u2", "--plan")
+	h.Must("slots", "release", "box", "u1", "--plan")
 	if diff := before.Diff(h.everything()); len(diff) > 0 {
 		t.Errorf("changed %q", diff)
 	}
@@ -188,7 +127,7 @@ func TestLabT05ParallelAssigns(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 10 {
 		group.Go(func() {
-			if out, err := h.command("slots", "assign", "box", fmt.Sprintf("p%d", i)).CombinedOutput(); err != nil {
+			if out, err := h.Command("077", "slots", "assign", "box", fmt.Sprintf("p%d", i)).CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
@@ -205,10 +144,10 @@ func TestLabT05ParallelAssigns(t *testing.T) {
 	if len(table.Slots) != 10 || len(users) != 10 || table.Slots["slot10"] == "" {
 		t.Errorf("%v", table.Slots)
 	}
-	if got := h.sh("stat -c '%U:%G %a' /etc/agentworks/slots.json; ls /srv/vs/data/docs/_users | grep -c ^p"); got != "root:vs 640\n10" {
+	if got := h.Sh("stat -c '%U:%G %a' /etc/agentworks/slots.json; ls /srv/vs/data/docs/_users | grep -c ^p"); got != "root:vs 640\n10" {
 		t.Error(got)
 	}
-	h.sh("rm -r /srv/vs/data/docs/_users/p?")
+	h.Sh("rm -r /srv/vs/data/docs/_users/p?")
 }
 
 // The operator's side or the half is killed, each in every part of the run; the
@@ -216,17 +155,17 @@ func TestLabT05ParallelAssigns(t *testing.T) {
 func TestLabKilledAssigns(t *testing.T) {
 	t.Parallel() // beside those that need no lab
 	h := sharedLab(t)
-	h.sh(`cd /srv/vs/data/docs/_users/u1; for i in $(seq 300); do echo x > f$i; done; chown -R vs:vs .; chmod -R u=rwX,go=rX .
+	h.Sh(`cd /srv/vs/data/docs/_users/u1; for i in $(seq 300); do echo x > f$i; done; chown -R vs:vs .; chmod -R u=rwX,go=rX .
 		tar -C / -cf /root/before.tar etc/agentworks srv/vs/data/docs/_users/u1`)
 	restore := func() {
-		h.sh(`rm -rf /etc/agentworks/..?* /etc/agentworks/.[!.]* /etc/agentworks/* /srv/vs/data/docs/_users/u1; tar -C / -xpf /root/before.tar`)
+		h.Sh(`rm -rf /etc/agentworks/..?* /etc/agentworks/.[!.]* /etc/agentworks/* /srv/vs/data/docs/_users/u1; tar -C / -xpf /root/before.tar`)
 	}
 	assign := []string{"slots", "assign", "box", "u1"}
 	took := time.Hour
 	for range 2 {
 		restore()
 		begin := time.Now()
-		h.ok(assign...)
+		h.Must(assign...)
 		took = min(took, time.Since(begin))
 	}
 	want := h.everything()
@@ -235,7 +174,7 @@ func TestLabKilledAssigns(t *testing.T) {
 	cut := 0
 	for i := range kills {
 		restore()
-		cmd := h.command(assign...)
+		cmd := h.Command("077", assign...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +187,7 @@ func TestLabKilledAssigns(t *testing.T) {
 		if cmd.Wait() != nil {
 			cut++
 		}
-		h.ok(assign...)
+		h.Must(assign...)
 		if diff := want.Diff(h.everything()); len(diff) > 0 {
 			t.Fatalf("kill %d, then the verb again: %q", i, diff)
 		}

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if root := os.Getenv(helperRoot); root != "" {
 		os.Exit(helper(root))
 	}
-	labtest.Main(m)
+	os.Exit(labtest.Main(m))
 }
 
 // Numeric ids stand for accounts; the host's own are not touched.

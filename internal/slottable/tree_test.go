@@ -2,15 +2,14 @@ package slottable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"agentworks-deploy/internal/lab/labtest"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 )
@@ -298,27 +297,13 @@ func TestMountsInATreeAreLeftAlone(t *testing.T) {
 	s.file("/out/secret", "x", 0, 0, 0o600)
 	s.dir(users+"u1/folder", serviceID, serviceID, 0o755)
 	s.file(users+"u1/file", "x", serviceID, serviceID, 0o644)
-	type answer struct {
-		rows []report.Row
-		err  error
-	}
-	done := make(chan answer)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread's mounts end with it
-		var a answer
-		a.err = errors.Join(
-			unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS),
-			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount(s.root+"/out", s.root+users+"u1/folder", "", unix.MS_BIND, ""),
-			unix.Mount(s.root+"/out/secret", s.root+users+"u1/file", "", unix.MS_BIND, ""))
-		if a.err == nil {
-			_, a.rows, a.err = s.assign("u1", "")
-		}
-		done <- a
-	}()
-	a := <-done
-	s.must(a.err)
-	wantRow(t, a.rows, report.Warn, "user-tree", "2 mounts below "+users+"u1 left as they are")
+	var rows []report.Row
+	var err error
+	labtest.WithMounts(t, map[string]string{s.root + users + "u1/folder": s.root + "/out", s.root + users + "u1/file": s.root + "/out/secret"}, func() {
+		_, rows, err = s.assign("u1", "")
+	})
+	s.must(err)
+	wantRow(t, rows, report.Warn, "user-tree", "2 mounts below "+users+"u1 left as they are")
 	s.is("/out", 0, 0, 0o755)
 	s.is("/out/secret", 0, 0, 0o600)
 	s.is(users+"u1", serviceID, slotID(1), 0o2770)
