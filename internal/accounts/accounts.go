@@ -48,7 +48,8 @@ type Getent func(ctx context.Context, database string, keys ...string) ([]byte, 
 // getentDeadline ends a question to a directory service that does not answer.
 const getentDeadline = 20 * time.Second
 
-// HostGetent runs getent(1).
+// HostGetent runs the host's getent(1); no answer within getentDeadline is an
+// error.
 func HostGetent(ctx context.Context, database string, keys ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, getentDeadline)
 	defer cancel()
@@ -172,7 +173,8 @@ func (db *Database) Groups() []Group {
 	return all
 }
 
-// GroupsOf returns the ids of every group name is in, its primary one first.
+// GroupsOf returns the ids of every group name is in, its primary one first; none
+// for an account that is not there.
 func (db *Database) GroupsOf(name string) []uint32 {
 	u, ok := db.users[name]
 	if !ok {

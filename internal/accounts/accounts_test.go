@@ -136,6 +136,9 @@ func TestProcessesFindsThisOne(t *testing.T) {
 			if len(p.Groups) != len(groups) {
 				t.Errorf("groups %v, getgroups %v", p.Groups, groups)
 			}
+			if p.Parent != os.Getppid() {
+				t.Errorf("parent %d, getppid %d", p.Parent, os.Getppid())
+			}
 			return
 		}
 	}

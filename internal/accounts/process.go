@@ -18,6 +18,7 @@ import (
 // database may have moved on since it started (case P-11).
 type Process struct {
 	PID    int
+	Parent int    // 0 for one that has none
 	Name   string // at most 15 bytes, as the process calls itself
 	UID    uint32 // real
 	GID    uint32 // real
@@ -136,6 +137,8 @@ func parseStatus(status []byte) (Process, error) {
 			p.Name = strings.TrimSpace(value)
 		case "State":
 			p.Zombie = strings.HasPrefix(strings.TrimSpace(value), "Z")
+		case "PPid":
+			p.Parent, _ = strconv.Atoi(strings.TrimSpace(value))
 		case "Uid", "Gid":
 			if len(fields) == 0 {
 				return p, fmt.Errorf("empty %s", key)

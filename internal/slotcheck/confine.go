@@ -138,7 +138,7 @@ func there(pick func(*audit) string) func(*audit, subject) (aim, error) {
 	return func(a *audit, _ subject) (aim, error) {
 		p := pick(a)
 		_, err := os.Lstat(p)
-		if gone(err) {
+		if errors.Is(err, fs.ErrNotExist) {
 			return aim{why: a.shown(p) + " does not exist"}, nil
 		}
 		return aim{path: p}, err
@@ -149,7 +149,7 @@ func there(pick func(*audit) string) func(*audit, subject) (aim, error) {
 func (a *audit) profile(subject) (aim, error) {
 	for _, root := range a.profileRoots() {
 		dir, err := os.ReadDir(root)
-		if err != nil && !gone(err) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return aim{}, err
 		}
 		for _, e := range dir {
@@ -182,7 +182,7 @@ func (a *audit) cookie(s subject) (aim, error) {
 // otherUser is the tree of another user than the slot's, and a file in it.
 func (a *audit) otherUser(s subject) (aim, error) {
 	entries, err := os.ReadDir(a.layout.Users())
-	if err != nil && !gone(err) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return aim{}, err
 	}
 	for _, e := range entries {

@@ -9,6 +9,6 @@
 // share, picks the slots and folders, runs the checks in parallel and answers
 // with rows in a fixed order. docs/slotcheck.md tells the rest.
 //
-// It may import hosts, report, safefs and sandbox. The chain itself must never
-// import it.
+// It may import accounts, hosts, platform, report, safefs, units and sandbox. The
+// chain itself must never import it.
 package slotcheck

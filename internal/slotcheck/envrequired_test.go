@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/units"
 )
 
 func TestV03RequiredKeysInFileAndProcess(t *testing.T) {
@@ -29,7 +30,9 @@ func TestV03RequiredKeysInFileAndProcess(t *testing.T) {
 			s.host.Env.Required = []string{"AUTH_SECRET"}
 			s.host.Release.Services = []string{"vs-agent"}
 			a := s.audit()
-			a.sys.Unit = func(context.Context, string) (Unit, error) { return Unit{PID: 4242, State: "active"}, nil }
+			a.sys.Unit = func(context.Context, string) (units.Running, error) {
+				return units.Running{PID: 4242, State: "active"}, nil
+			}
 			s.write(a.layout.EnvFile(), 0o600, c.file)
 			if c.process != "" {
 				s.write(filepath.Join(s.sys.Proc, "4242/environ"), 0o400, c.process+"\x00")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/units"
 )
 
 func TestS02ConfigRows(t *testing.T) {
@@ -233,7 +234,7 @@ func TestS11SettingsComeFromTheRunningService(t *testing.T) {
 	s := newScratch(t)
 	l := s.host.Layout()
 	s.write(l.EnvFile(), 0o600, "AGENTWORKS_SLOTS=\"on\"\r\nAGENTWORKS_SLOTS_FILE=/from/file\nCAPLAYER_SERVICE_TOKEN=secret\nGLOBAL_SECRET_X=secret\n")
-	get := func() (Settings, string, error) { return loadSettings(context.Background(), s.sys, &s.host) }
+	get := func() (settings, string, error) { return loadSettings(context.Background(), s.sys, &s.host) }
 
 	got, note, err := get()
 	if err != nil || !strings.Contains(note, "is not running") || got[keySlots] != "on" || got[keyTable] != "/from/file" || len(got) != 2 {
@@ -241,11 +242,11 @@ func TestS11SettingsComeFromTheRunningService(t *testing.T) {
 	}
 
 	pid := 4242
-	s.sys.Unit = func(_ context.Context, name string) (Unit, error) {
+	s.sys.Unit = func(_ context.Context, name string) (units.Running, error) {
 		if name != "vs-workspace.service" {
 			t.Errorf("asked for %s", name)
 		}
-		return Unit{PID: pid, State: "active"}, nil
+		return units.Running{PID: pid, State: "active"}, nil
 	}
 	s.write(filepath.Join(s.sys.Proc, strconv.Itoa(pid), "environ"), 0o400,
 		"AGENTWORKS_SLOTS=optin\x00AGENTWORKS_SLOTS_FILE=/etc/agentworks/vs2/slots.json\x00AGENTWORKS_SLOTS_FILE=/second\x00GLOBAL_SECRET_X=secret\x00AUTH_SECRET=x\x00")
@@ -258,7 +259,7 @@ func TestS11SettingsComeFromTheRunningService(t *testing.T) {
 	if got, _, err = get(); err == nil {
 		t.Errorf("running but unreadable: %v, want an error", got)
 	}
-	s.sys.Unit = func(context.Context, string) (Unit, error) { return Unit{}, errors.New("no answer") }
+	s.sys.Unit = func(context.Context, string) (units.Running, error) { return units.Running{}, errors.New("no answer") }
 	if got, _, err = get(); err == nil {
 		t.Errorf("manager without an answer: %v, want an error", got)
 	}

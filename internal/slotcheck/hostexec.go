@@ -55,7 +55,7 @@ func checkHostExec(ctx context.Context, a *audit, _ subject) []report.Row {
 // words, which may hold anything.
 func (a *audit) stranger(p accounts.Process, live string) []report.Row {
 	exe, err := a.exe(p.PID)
-	if gone(err) {
+	if accounts.Gone(err) {
 		return nil
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *audit) stranger(p accounts.Process, live string) []report.Row {
 	}
 	dir := filepath.Join(a.sys.Proc, strconv.Itoa(p.PID))
 	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-	if gone(err) || err == nil && len(line) == 0 { // it ended, or is about to
+	if accounts.Gone(err) || err == nil && len(line) == 0 { // it ended, or is about to
 		return nil
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *audit) stranger(p accounts.Process, live string) []report.Row {
 		script := w.Script
 		if !path.IsAbs(script) {
 			cwd, err := os.Readlink(filepath.Join(dir, "cwd"))
-			if gone(err) {
+			if accounts.Gone(err) {
 				return nil
 			}
 			script = filepath.Join(cwd, script)
@@ -96,8 +96,8 @@ func (a *audit) stranger(p accounts.Process, live string) []report.Row {
 			}
 		}
 	}
-	parent := "pid " + strconv.Itoa(a.parent(p.PID))
-	if pp, err := accounts.ReadProcess(a.sys.Proc, a.parent(p.PID)); err == nil {
+	parent := "pid " + strconv.Itoa(p.Parent)
+	if pp, err := accounts.ReadProcess(a.sys.Proc, p.Parent); err == nil {
 		parent = fmt.Sprintf("%s, pid %d", pp.Name, pp.PID)
 	}
 	return fail(fmt.Sprintf("%s (pid %d, started by %s) runs %s as the service account", path.Base(exe), p.PID, parent, text),

@@ -3,7 +3,9 @@ package slotcheck
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -67,7 +69,7 @@ func (a *audit) leftovers(ctx context.Context, s subject, processes int) []repor
 	var left []string
 	for _, f := range []struct{ name, dir string }{{"state", a.layout.SlotState(s.Slot)}, {"run", a.layout.SlotRun(s.Slot)}} {
 		entries, err := os.ReadDir(f.dir)
-		if err != nil && !gone(err) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return unknown(fmt.Sprintf("%s cannot be listed: %v", f.dir, cause(err)))
 		}
 		if n := len(entries); n > 0 {

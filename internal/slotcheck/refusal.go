@@ -13,12 +13,10 @@ const (
 	skippedLine   = "SANDBOX_GRANT_SKIPPED: "
 	launcherLine  = "SANDBOX_UNAVAILABLE: "
 	slotctlLine   = "slotctl: "
-	refusedLine   = "slotctl: refused: "
 	sudoLine      = "sudo: "
 	cannotStart   = "slotctl: cannot start "
 	exitSudo      = 1
 	exitMalformed = 125
-	exitRefused   = 126
 	exitNoStart   = 127
 )
 

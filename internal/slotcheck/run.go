@@ -35,7 +35,7 @@ type audit struct {
 	sys System
 	ask Ask
 
-	settings Settings
+	settings settings
 	layout   hosts.Layout // with the service's own prefix and docs root
 	docs     string       // as the service was told, links not resolved
 	accounts *accounts.Database
@@ -85,7 +85,7 @@ func Run(ctx context.Context, sys System, ask Ask) (Answer, error) {
 }
 
 func (a *audit) run(ctx context.Context) ([]report.Row, error) {
-	settings, note, err := loadSettings(ctx, a.sys, &a.ask.Host)
+	told, note, err := loadSettings(ctx, a.sys, &a.ask.Host)
 	if err != nil {
 		return []report.Row{{State: report.Error, Check: "settings", Detail: err.Error()}}, nil
 	}
@@ -93,10 +93,10 @@ func (a *audit) run(ctx context.Context) ([]report.Row, error) {
 	if note != "" {
 		notes = []report.Row{{State: report.Info, Check: "settings", Detail: note}}
 	}
-	if err := a.derive(ctx, settings); err != nil {
+	if err := a.derive(ctx, told); err != nil {
 		return notes, err
 	}
-	if slots.ParseMode(settings[keySlots]) == slots.Off {
+	if slots.ParseMode(told[keySlots]) == slots.Off {
 		return append(a.slotsOff(ctx), notes...), nil
 	}
 	rows := a.named("slotctl-config", a.loadConfig())
@@ -120,7 +120,7 @@ func (a *audit) run(ctx context.Context) ([]report.Row, error) {
 }
 
 // derive works out paths and accounts from the settings.
-func (a *audit) derive(ctx context.Context, s Settings) error {
+func (a *audit) derive(ctx context.Context, s settings) error {
 	a.settings = s
 	a.layout.Prefix = s.or(keyPrefix, a.layout.Prefix)
 	a.docs = filepath.Clean(s.or(keyDocs, a.layout.Docs))

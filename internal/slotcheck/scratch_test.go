@@ -11,6 +11,7 @@ import (
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/units"
 )
 
 // The ids of the scratch host's accounts. They need not exist on the machine.
@@ -51,7 +52,7 @@ func newScratch(t *testing.T) *scratch {
 			}
 			return []byte(group.String()), nil
 		},
-		Unit: func(context.Context, string) (Unit, error) { return Unit{State: "inactive"}, nil },
+		Unit: func(context.Context, string) (units.Running, error) { return units.Running{State: "inactive"}, nil },
 	}
 	s.write(l.EnvFile(), 0o600, "AGENTWORKS_SLOTS=on\nAGENTWORKS_SLOTCTL="+s.slotctl()+"\nAGENTWORKS_SLOTS_FILE="+s.table()+"\n")
 	s.chown(l.EnvFile(), scratchService, scratchService)

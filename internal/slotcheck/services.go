@@ -1,17 +1,13 @@
 package slotcheck
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
@@ -46,14 +42,14 @@ func (a *audit) services(ctx context.Context) (running []service, idle []string,
 			idle = append(idle, unit)
 			continue
 		}
-		running = append(running, service{Unit: unit, PID: u.PID, Processes: a.stemming(all, unit, u.PID)})
+		running = append(running, service{Unit: unit, PID: u.PID, Processes: stemming(all, unit, u.PID)})
 	}
 	return running, idle, nil
 }
 
 // stemming picks the unit's processes out of all: those in its control group,
 // and descendants that left it.
-func (a *audit) stemming(all []accounts.Process, unit string, main int) []accounts.Process {
+func stemming(all []accounts.Process, unit string, main int) []accounts.Process {
 	in := map[int]bool{main: true}
 	for _, p := range all {
 		if p.InUnit(unit) {
@@ -63,7 +59,7 @@ func (a *audit) stemming(all []accounts.Process, unit string, main int) []accoun
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if !in[p.PID] && in[a.parent(p.PID)] {
+			if !in[p.PID] && in[p.Parent] {
 				in[p.PID], grown = true, true
 			}
 		}
@@ -71,30 +67,9 @@ func (a *audit) stemming(all []accounts.Process, unit string, main int) []accoun
 	return slices.DeleteFunc(slices.Clone(all), func(p accounts.Process) bool { return !in[p.PID] })
 }
 
-// parent is the parent of pid, 0 where that is not known any more.
-func (a *audit) parent(pid int) int {
-	data, err := os.ReadFile(filepath.Join(a.sys.Proc, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0
-	}
-	// The name in parentheses may hold anything; the parent is the second
-	// field behind the last one.
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	if len(fields) < 2 {
-		return 0
-	}
-	ppid, _ := strconv.Atoi(string(fields[1]))
-	return ppid
-}
-
 // exe is the file that pid runs, links resolved by the kernel.
 func (a *audit) exe(pid int) (string, error) {
 	return os.Readlink(filepath.Join(a.sys.Proc, strconv.Itoa(pid), "exe"))
-}
-
-// gone says that a process ended while it was looked at.
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }
 
 // restartFix restarts units of the service manager, as root.

@@ -13,6 +13,7 @@ import (
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
+	"agentworks-deploy/internal/units"
 )
 
 // fakeProcess is one process of a scratch host's /proc.
@@ -27,9 +28,8 @@ type fakeProcess struct {
 func (s *scratch) process(p fakeProcess) {
 	s.t.Helper()
 	dir := filepath.Join(s.sys.Proc, strconv.Itoa(p.pid))
-	s.write(filepath.Join(dir, "status"), 0o444, fmt.Sprintf("Name:\t%.15s\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t0\t0\t0\nGroups:\t%s\n",
-		filepath.Base(p.exe), p.uid, p.uid, p.uid, p.uid, p.uid, p.groups))
-	s.write(filepath.Join(dir, "stat"), 0o444, fmt.Sprintf("%d (a) b) S %d 1 1\n", p.pid, p.ppid))
+	s.write(filepath.Join(dir, "status"), 0o444, fmt.Sprintf("Name:\t%.15s\nPPid:\t%d\nUid:\t%d\t%d\t%d\t%d\nGid:\t%d\t0\t0\t0\nGroups:\t%s\n",
+		filepath.Base(p.exe), p.ppid, p.uid, p.uid, p.uid, p.uid, p.uid, p.groups))
 	s.write(filepath.Join(dir, "cgroup"), 0o444, "0::"+p.cgroup+"\n")
 	s.write(filepath.Join(dir, "cmdline"), 0o444, strings.Join(p.words, "\x00")+"\x00")
 	s.must(os.Symlink(p.exe, filepath.Join(dir, "exe")))
@@ -46,11 +46,11 @@ func withServices(t *testing.T, groups string) *scratch {
 	s := newScratch(t)
 	s.process(fakeProcess{pid: 100, ppid: 1, uid: scratchService, groups: groups, cgroup: unitGroup,
 		exe: filepath.Join(s.host.Layout().Releases(), "r1/bin/vs-workspace"), words: []string{"vs-workspace"}})
-	s.sys.Unit = func(_ context.Context, name string) (Unit, error) {
+	s.sys.Unit = func(_ context.Context, name string) (units.Running, error) {
 		if name == "vs-workspace.service" {
-			return Unit{PID: 100, State: "active"}, nil
+			return units.Running{PID: 100, State: "active"}, nil
 		}
-		return Unit{State: "inactive"}, nil
+		return units.Running{State: "inactive"}, nil
 	}
 	s.write(filepath.Join(s.sys.Proc, "100/environ"), 0o400, "AGENTWORKS_SLOTS=on\x00AGENTWORKS_SLOTCTL="+s.slotctl()+"\x00AGENTWORKS_SLOTS_FILE="+s.table()+"\x00")
 	return s

@@ -11,10 +11,10 @@ import (
 	"agentworks-deploy/internal/units"
 )
 
-// Settings are what the platform was told about slots: the keys of settingKeys
+// settings are what the platform was told about slots: the keys of settingKeys
 // and no others (case S-11). Nothing of it is handed on to a program but
 // through the parameters of the chain.
-type Settings map[string]string
+type settings map[string]string
 
 // The names of the settings; see "Environment names" in docs/formats.md.
 const (
@@ -37,21 +37,18 @@ func settingKeys() []string {
 
 // or gives the setting or, where it is absent or empty, what the platform falls
 // back to.
-func (s Settings) or(key, fallback string) string {
+func (s settings) or(key, fallback string) string {
 	if v := s[key]; v != "" {
 		return v
 	}
 	return fallback
 }
 
-// Unit is what the service manager says of one service.
-type Unit = units.Running
-
 // loadSettings takes the settings of the running workspace service. Only a
 // service that does not run sends it to <app>/.env, and note then says so; one
 // that runs and cannot be read is an error, since the file may say something
 // else than what the service was started with (case V-03).
-func loadSettings(ctx context.Context, sys System, h *hosts.Host) (s Settings, note string, err error) {
+func loadSettings(ctx context.Context, sys System, h *hosts.Host) (s settings, note string, err error) {
 	l := h.Layout()
 	told, err := units.Environment(ctx, sys.Unit, sys.Proc, l.Product+"-workspace.service", l.EnvFile())
 	if err != nil {
@@ -60,8 +57,8 @@ func loadSettings(ctx context.Context, sys System, h *hosts.Host) (s Settings, n
 	return pick(told.Assignments), told.Note, nil
 }
 
-func pick(assignments []hosts.Assignment) Settings {
-	keys, s := settingKeys(), Settings{}
+func pick(assignments []hosts.Assignment) settings {
+	keys, s := settingKeys(), settings{}
 	for _, a := range assignments {
 		if slices.Contains(keys, a.Name) {
 			s[a.Name] = a.Value

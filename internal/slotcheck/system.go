@@ -20,7 +20,7 @@ type System struct {
 	Getent accounts.Getent
 	// Unit asks the service manager for one service. A manager that is not
 	// there is no error: nothing of its runs.
-	Unit func(ctx context.Context, name string) (Unit, error)
+	Unit func(ctx context.Context, name string) (units.Running, error)
 }
 
 // ThisHost is the host the process runs on; manager is the host file's
@@ -29,7 +29,7 @@ func ThisHost(manager string) System {
 	return System{
 		Proc:   "/proc",
 		Getent: accounts.HostGetent,
-		Unit: func(ctx context.Context, name string) (Unit, error) {
+		Unit: func(ctx context.Context, name string) (units.Running, error) {
 			ctx, cancel := context.WithTimeout(ctx, toolDeadline)
 			defer cancel()
 			return units.NewManager(manager, os.Getuid()).Running(ctx, name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,7 +41,7 @@ func checkTmuxSocket(ctx context.Context, a *audit, s subject) []report.Row {
 	if _, err := os.Stat(tmux); err != nil || !a.config.AllowsProgram(tmux) {
 		return skip("tmux is not there, or slotctl does not allow it")
 	}
-	if _, err := os.Lstat(sock); !gone(err) {
+	if _, err := os.Lstat(sock); !errors.Is(err, fs.ErrNotExist) {
 		return skip("the slot has a tmux socket already, which is not ours to touch")
 	}
 	stop, err := a.startTmux(ctx, s, sock)

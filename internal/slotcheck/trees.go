@@ -48,7 +48,7 @@ func (a *audit) trees() []report.Row {
 		looked++
 		dir := a.layout.UserTree(e.Name())
 		acc, err := readAccess(dir)
-		if gone(err) {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (a *audit) openTree(dir string, e fs.DirEntry, acc access, slot string, gro
 		add(fmt.Sprintf("is open to others (mode %04o)", acc.Mode), change("chmod", "o-rwx"))
 	}
 	inherited, err := readACL(dir, safefs.DefaultACL)
-	if err != nil && !gone(err) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		rows = append(rows, unknown(fmt.Sprintf("%s cannot be looked at: %v", whose, cause(err)))...)
 	}
 	for _, list := range []struct {

@@ -29,7 +29,7 @@ func TestV01AccountsWithoutSlot(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.mode+" "+string(tt.want), func(t *testing.T) {
 			h := hosts.Host{Product: "vs", Paths: hosts.Paths{App: t.TempDir()}}
-			a := &audit{layout: h.Layout(), settings: Settings{keySlots: tt.mode}}
+			a := &audit{layout: h.Layout(), settings: settings{keySlots: tt.mode}}
 			var err error
 			if a.table, err = slots.ParseTable([]byte(tt.table), "slot"); err != nil {
 				t.Fatal(err)
