@@ -97,7 +97,7 @@ func eachHost[T any](ctx context.Context, a *app, m *many, list []*hosts.Host, r
 		defer own.Close()
 		return run(ctx, own, host)
 	}, func(r fleet.Result[T]) {
-		progress.Close() // what it has drawn; later lines begin anew
+		progress.Close() // what a half left of a line; more lines may follow
 		if r.Skipped {
 			fmt.Fprintf(a.stderr, "%s: %s was not asked\n", program, r.Host.Name)
 			return

@@ -63,7 +63,7 @@ func planFlag(cmd *cobra.Command) *bool {
 // progress prints what a command is at on standard error; close it before the
 // results are printed.
 func (a *app) progress() *report.Progress {
-	return report.NewProgress(a.stderr, a.terminal(a.stderr))
+	return report.NewProgress(a.stderr)
 }
 
 // style is how results look on standard output.

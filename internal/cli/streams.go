@@ -28,14 +28,11 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// terminal says whether w is one that wants colour and moving lines.
-func (a *app) terminal(w io.Writer) bool {
+// colour says whether w is a terminal that may get colours: https://no-color.org.
+func (a *app) colour(w io.Writer) bool {
 	if p, ok := w.(*pipe); ok {
 		w = p.w
 	}
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && a.getenv("TERM") != "dumb"
+	return ok && term.IsTerminal(int(f.Fd())) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }
-
-// colour says whether w may get colours: https://no-color.org.
-func (a *app) colour(w io.Writer) bool { return a.getenv("NO_COLOR") == "" && a.terminal(w) }
