@@ -14,11 +14,11 @@ import (
 	"agentworks-deploy/internal/safefs"
 )
 
-// Place puts the staged release id into releases under its own name, in one
+// place puts the staged release id into releases under its own name, in one
 // step also where a broken one of that id stands there: the two change places,
 // and what is broken goes with the leftovers. Done tells whether it stands
 // there; with an error then, its name may not have reached the disk.
-func (s *Store) Place(id string) (done bool, err error) {
+func (s *Store) place(id string) (done bool, err error) {
 	releases, err := os.Open(s.Layout.Releases())
 	if err != nil {
 		return false, fmt.Errorf("place release %s: %w", id, err)
@@ -38,20 +38,20 @@ func (s *Store) Place(id string) (done bool, err error) {
 	return true, nil
 }
 
-// Unplace takes Place back; broken tells that a broken release of that id stood
+// unplace takes place back; broken tells that a broken release of that id stood
 // there before, which comes back.
-func (s *Store) Unplace(id string, broken bool) error {
+func (s *Store) unplace(id string, broken bool) error {
 	if !broken {
 		return s.remove(id)
 	}
-	_, err := s.Place(id)
+	_, err := s.place(id)
 	return err
 }
 
-// Switch makes current name the release id, by a rename over it: a reader sees
+// switchTo makes current name the release id, by a rename over it: a reader sees
 // the old release or the new one, never none (case B31). Done tells whether
 // current names it; with an error then, that may not have reached the disk.
-func (s *Store) Switch(id string) (done bool, err error) {
+func (s *Store) switchTo(id string) (done bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("switch current to %s: %w", id, err)
@@ -84,21 +84,21 @@ func (s *Store) Switch(id string) (done bool, err error) {
 	return true, nil
 }
 
-// Unmark removes the in-progress marker of the release id (case R-04).
-func (s *Store) Unmark(id string) error {
-	if err := os.Remove(filepath.Join(s.dir(id), MarkerName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// unmark removes the in-progress marker of the release id (case R-04).
+func (s *Store) unmark(id string) error {
+	if err := os.Remove(filepath.Join(s.dir(id), markerName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the in-progress marker: %w", err)
 	}
 	return nil
 }
 
-// Leftovers lists what runs that were cut off left behind: staged releases, the
+// leftovers lists what runs that were cut off left behind: staged releases, the
 // switch's temporary link, placed releases that carry our marker and never
 // became current. The caller holds the deploy lock, so no such run is alive.
 // Keep and the live release are never among the releases; their stale markers
 // are.
-func (s *Store) Leftovers(keep string) ([]string, error) {
-	current, _, err := s.Current()
+func (s *Store) leftovers(keep string) ([]string, error) {
+	current, _, err := s.current()
 	if err != nil {
 		return nil, err
 	}
@@ -112,15 +112,15 @@ func (s *Store) Leftovers(keep string) ([]string, error) {
 		switch {
 		case isStaging(name):
 			left = append(left, s.dir(name))
-		case e.IsDir() && ValidID(name) && s.marked(name):
+		case e.IsDir() && validID(name) && s.marked(name):
 			if name == current || name == keep {
-				left = append(left, filepath.Join(s.dir(name), MarkerName))
+				left = append(left, filepath.Join(s.dir(name), markerName))
 			} else {
 				left = append(left, s.dir(name))
 			}
 		}
 	}
-	for _, name := range []string{path.Base(s.Layout.Current()), HistoryName} {
+	for _, name := range []string{path.Base(s.Layout.Current()), historyName} {
 		temp := filepath.Join(s.Layout.App, safefs.TempName(name))
 		if _, err := os.Lstat(temp); err == nil {
 			left = append(left, temp)
@@ -129,8 +129,8 @@ func (s *Store) Leftovers(keep string) ([]string, error) {
 	return left, nil
 }
 
-// Clean removes what Leftovers named.
-func (s *Store) Clean(left []string) error {
+// clean removes what leftovers named.
+func (s *Store) clean(left []string) error {
 	var errs []error
 	for _, p := range left {
 		if filepath.Dir(p) == s.Layout.Releases() {
@@ -170,7 +170,7 @@ func (s *Store) remove(name string) error {
 const maxMarker = 4 << 10
 
 func (s *Store) marked(id string) bool {
-	b, err := safefs.ReadFile(filepath.Join(s.dir(id), MarkerName), maxMarker)
+	b, err := safefs.ReadFile(filepath.Join(s.dir(id), markerName), maxMarker)
 	return err == nil && strings.HasPrefix(string(b), "agentworks-deploy ")
 }
 

@@ -92,7 +92,7 @@ func (u *unpacker) entry(h *tar.Header, body io.Reader) error {
 		}
 		return u.folder(name)
 	}
-	if name == ManifestName { // known refuses it: it is the deploy's own name
+	if name == manifestName { // known refuses it: it is the deploy's own name
 		if h.Typeflag != tar.TypeReg || u.sizes[name] != 0 {
 			return fmt.Errorf("%s: not one plain file", name)
 		}

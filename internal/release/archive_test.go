@@ -69,10 +69,10 @@ func TestUnpackTakesWhatTarMakesOfAFolder(t *testing.T) {
 			dir := t.TempDir()
 			must(t, Unpack(context.Background(), bytes.NewReader(b), dir, DefaultLimits()))
 			b := build(t, dir, programs(t, "1"))
-			if f := b.m.Files["bin/again"]; f != b.m.Files["bin/vs-agent"] || f.Mode != ModeProgram {
+			if f := b.m.Files["bin/again"]; f != b.m.Files["bin/vs-agent"] || f.Mode != modeProgram {
 				t.Errorf("hard link became %v", f)
 			}
-			if b.m.Files["frontend/index.html"].Mode != ModeFile || b.m.Links["frontend/home.html"] != "index.html" {
+			if b.m.Files["frontend/index.html"].Mode != modeFile || b.m.Links["frontend/home.html"] != "index.html" {
 				t.Errorf("%v %v", b.m.Files, b.m.Links)
 			}
 		})
@@ -141,7 +141,7 @@ func TestReadTreeRefusesWhatCannotCross(t *testing.T) {
 		"a link out":     {func(dir string) error { return os.Symlink("../../x", filepath.Join(dir, "l")) }, "leaves"},
 		"a fifo":         {func(dir string) error { return mkfifo(filepath.Join(dir, "p")) }, "neither"},
 		"a bad name":     {func(dir string) error { return os.WriteFile(filepath.Join(dir, "a\xffb"), nil, 0o644) }, "UTF-8"},
-		"an unfinished":  {func(dir string) error { return os.WriteFile(filepath.Join(dir, MarkerName), nil, 0o644) }, "unfinished"},
+		"an unfinished":  {func(dir string) error { return os.WriteFile(filepath.Join(dir, markerName), nil, 0o644) }, "unfinished"},
 		"logs with logs": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "logs"), nil, 0o644) }, "log folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func FuzzUnpack(f *testing.F) {
 		}
 		must(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type()&fs.ModeSymlink != 0 {
-				if resolved, evalErr := filepath.EvalSymlinks(p); evalErr == nil && filepath.Base(p) != LogsLink && !strings.HasPrefix(resolved+"/", dir+"/") {
+				if resolved, evalErr := filepath.EvalSymlinks(p); evalErr == nil && filepath.Base(p) != logsLink && !strings.HasPrefix(resolved+"/", dir+"/") {
 					t.Fatalf("%s leads to %s", p, resolved)
 				}
 			}
@@ -184,14 +184,14 @@ func FuzzUnpack(f *testing.F) {
 
 func FuzzReadPayload(f *testing.F) {
 	sum := Digest([]byte("page"))
-	m := &Manifest{Files: map[string]File{"a": {SHA256: sum, Size: 4, Mode: ModeFile}}}
+	m := &Manifest{Files: map[string]File{"a": {SHA256: sum, Size: 4, Mode: modeFile}}}
 	good := archive(f, entry{name: contentPrefix + sum, kind: tar.TypeReg, data: "page"})
 	f.Add(good)
 	f.Add(archive(f, entry{name: contentPrefix + sum, kind: tar.TypeReg, data: "PAGE"}))
 	f.Add(archive(f, entry{name: contentPrefix + sum, kind: tar.TypeSymlink, link: "x"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var stored []string
-		err := ReadPayload(bytes.NewReader(b)).Contents(context.Background(), m, func(sha string, size int64, body io.Reader) error {
+		err := ReadPayload(bytes.NewReader(b)).contents(context.Background(), m, func(sha string, size int64, body io.Reader) error {
 			data, err := io.ReadAll(body)
 			if err == nil && (sha != sum || int64(len(data)) != size) {
 				t.Fatalf("%s with %d bytes of %d", sha, len(data), size)

@@ -53,8 +53,8 @@ type Deploy struct {
 
 	manifest []byte
 	m        *Manifest
-	look     *Look
-	history  *History
+	look     *look
+	history  *history
 	before   string // the release that current named when the run began
 	was      string // the same for messages: also what is no release, or "none"
 	rows     []report.Row
@@ -81,7 +81,7 @@ const (
 // error and without a FAIL the release is live and healthy.
 func (d *Deploy) Run(ctx context.Context, want Want, announced string, payload *Payload) (rows []report.Row, answer Answer, err error) {
 	defer func() { rows = d.rows }()
-	d.m, d.manifest, err = payload.Manifest(announced)
+	d.m, d.manifest, err = payload.manifest(announced)
 	if err != nil {
 		return nil, answer, report.Coded(report.ExitState, "%w", err)
 	}
@@ -140,15 +140,15 @@ func (d *Deploy) ready(ctx context.Context) (bool, error) {
 		if err != nil {
 			return err
 		}
-		if err := d.m.CheckHost(d.Store.Layout.Product, d.Arch, glibc); err != nil {
+		if err := d.m.checkHost(d.Store.Layout.Product, d.Arch, glibc); err != nil {
 			return report.Coded(report.ExitState, "%w", err)
 		}
-		rows, err := d.Preflight.Check(ctx)
+		rows, err := d.Preflight.check(ctx)
 		d.rows = append(d.rows, rows...)
 		if err != nil || report.Count(rows).Failed > 0 {
 			return err
 		}
-		return d.Preflight.Lacks(ctx, d.m)
+		return d.Preflight.lacks(ctx, d.m)
 	})
 	return err == nil && report.Count(d.rows).Failed == 0, err
 }
@@ -157,33 +157,33 @@ func (d *Deploy) ready(ctx context.Context) (bool, error) {
 func (d *Deploy) compare(ctx context.Context) error {
 	return d.Steps.Do(ctx, "compare", compareTimeout, func(ctx context.Context) (err error) {
 		var target string
-		if d.before, target, err = d.Store.Current(); err != nil {
+		if d.before, target, err = d.Store.current(); err != nil {
 			return err
 		}
 		d.was = cmp.Or(d.before, target, "none")
 		if d.history, err = readHistory(d.Store.Layout.App); err != nil {
 			return err
 		}
-		if d.look, err = d.Store.Look(ctx, d.m, d.manifest); err != nil {
+		if d.look, err = d.Store.look(ctx, d.m, d.manifest); err != nil {
 			return err
 		}
 		if d.look.Present {
 			return nil
 		}
-		return d.Store.room(d.m.Size())
+		return d.Store.room(d.m.size())
 	})
 }
 
 // settled tells whether the release is live already and was judged healthy, so
 // that nothing has to be switched or restarted.
 func (d *Deploy) settled() bool {
-	last, ok := d.history.Last()
-	return d.look.Present && d.before == d.m.ID && ok && last.ID == d.m.ID && last.Manifest == Digest(d.manifest) && last.Outcome == Live
+	last, ok := d.history.last()
+	return d.look.Present && d.before == d.m.ID && ok && last.ID == d.m.ID && last.Manifest == Digest(d.manifest) && last.Outcome == outcomeLive
 }
 
 // plan says in rows what do would do.
 func (d *Deploy) plan() error {
-	left, err := d.Store.Leftovers(d.m.ID)
+	left, err := d.Store.leftovers(d.m.ID)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (d *Deploy) plan() error {
 
 func (d *Deploy) sizes() string {
 	all := len(d.m.contents())
-	return fmt.Sprintf("%d files, %s; %d contents to send (%s), %d already on the host", len(d.m.Files), human(d.m.Size()), len(d.look.Missing), human(d.look.Bytes), all-len(d.look.Missing))
+	return fmt.Sprintf("%d files, %s; %d contents to send (%s), %d already on the host", len(d.m.Files), human(d.m.size()), len(d.look.Missing), human(d.look.Bytes), all-len(d.look.Missing))
 }
 
 // do brings the release live. Whatever fails before the switch is undone.
@@ -236,7 +236,7 @@ func (d *Deploy) do(ctx context.Context, payload *Payload) error {
 		}
 	}
 	// On every way out: a marker that stays would pin the release (case R-04).
-	err = errors.Join(err, d.Store.Unmark(d.m.ID), d.Store.remove(staging(d.m.ID)), d.Store.dropHalves())
+	err = errors.Join(err, d.Store.unmark(d.m.ID), d.Store.remove(staging(d.m.ID)), d.Store.dropHalves())
 	if err != nil {
 		return d.loud(ctx, err)
 	}
@@ -262,11 +262,11 @@ func (d *Deploy) loud(ctx context.Context, err error) error {
 }
 
 func (d *Deploy) clean() error {
-	left, err := d.Store.Leftovers(d.m.ID)
+	left, err := d.Store.leftovers(d.m.ID)
 	if err != nil || len(left) == 0 {
 		return err
 	}
-	if err := d.Store.Clean(left); err != nil {
+	if err := d.Store.clean(left); err != nil {
 		return err
 	}
 	d.row(report.Changed, "leftovers", "removed %s of an earlier run that was cut off", strings.Join(left, ", "))
@@ -281,7 +281,7 @@ func (d *Deploy) prepare(ctx context.Context, payload *Payload) error {
 	} else {
 		dir = d.Store.dir(staging(d.m.ID))
 		err := d.Steps.Do(ctx, "transfer", transferTimeout, func(ctx context.Context) error {
-			return d.Store.Stage(ctx, d.m, d.manifest, d.look, payload)
+			return d.Store.stage(ctx, d.m, d.manifest, d.look, payload)
 		})
 		if err != nil {
 			return err
@@ -295,7 +295,7 @@ func (d *Deploy) prepare(ctx context.Context, payload *Payload) error {
 	var foreign []string
 	if d.Store.Slots {
 		var did []string
-		did, foreign, err = Traverse(d.Store.Layout.Releases(), dir, d.Store.UID)
+		did, foreign, err = traverse(d.Store.Layout.Releases(), dir, d.Store.UID)
 		if err != nil {
 			return err
 		}
@@ -322,7 +322,7 @@ func (d *Deploy) activate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last, _ := d.history.Last()
+	last, _ := d.history.last()
 	if d.before == d.m.ID {
 		d.row(report.Changed, "current", "names %s as before, to be judged anew; deploy number %d of this host", d.m.ID, last.Seq)
 	} else {
@@ -343,7 +343,7 @@ func (d *Deploy) swap() error {
 	placed := false
 	if !d.look.Present {
 		var err error
-		placed, err = d.Store.Place(d.m.ID)
+		placed, err = d.Store.place(d.m.ID)
 		d.switched = placed && d.before == d.m.ID
 		if err != nil {
 			return errors.Join(err, d.unswap(placed, &old))
@@ -354,20 +354,20 @@ func (d *Deploy) swap() error {
 		return nil
 	}
 	var err error
-	if d.switched, err = d.Store.Switch(d.m.ID); err != nil {
+	if d.switched, err = d.Store.switchTo(d.m.ID); err != nil {
 		return errors.Join(err, d.unswap(placed, &old))
 	}
 	return nil
 }
 
 // unswap takes a failed swap back, unless current names the release already.
-func (d *Deploy) unswap(placed bool, old *History) error {
+func (d *Deploy) unswap(placed bool, old *history) error {
 	if d.switched {
 		return nil
 	}
 	var err error
 	if placed {
-		err = d.Store.Unplace(d.m.ID, d.look.Broken != nil)
+		err = d.Store.unplace(d.m.ID, d.look.Broken != nil)
 	}
 	return errors.Join(err, writeHistory(d.Store.Layout.App, old))
 }

@@ -28,9 +28,11 @@ type site struct {
 	tested  func() ([]report.Row, error)
 }
 
+const well = `{"ok":true}`
+
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{store: testStore(t), answer: `{"ok":true}`}
+	s := &site{store: testStore(t), answer: well}
 	s.store.Slots = false // the chain belongs to the lab's tests
 	s.manager, s.calls = stubManager(t, unitText("active", "running", 7, 0))
 	s.url = answering(t, func(int) string { return s.answer })
@@ -41,7 +43,7 @@ func newSite(t *testing.T) *site {
 func (s *site) deploy(t *testing.T, b built, want Want) ([]report.Row, Answer, *Deploy, error) {
 	t.Helper()
 	d := s.make()
-	asked, err := s.store.Look(context.Background(), b.m, b.manifest)
+	asked, err := s.store.look(context.Background(), b.m, b.manifest)
 	must(t, err)
 	rows, answer, err := d.Run(context.Background(), want, Digest(b.manifest), b.payload(t, asked.Missing))
 	return rows, answer, d, err
@@ -51,7 +53,9 @@ func (s *site) make() *Deploy {
 	h := &hosts.Host{Name: "there", Product: "vs", Release: hosts.Release{Services: []string{"vs-agent"}, Health: []string{s.url}}}
 	linger := filepath.Join(s.store.Layout.App, "..")
 	health := testHealth(s.manager, &s.log, s.url)
-	health.Deadline = 200 * time.Millisecond
+	if s.answer != well {
+		health.Deadline = sickWait
+	}
 	return &Deploy{
 		Store: s.store, Manager: s.manager, Health: health, Log: &s.log,
 		Preflight: &Preflight{Host: h, Store: s.store, Manager: &units.Manager{Systemctl: s.manager.Systemctl, UID: 70001}, Linger: linger,
@@ -68,7 +72,7 @@ func (s *site) state(t *testing.T) string {
 	return listing(t, s.store.Layout.App)
 }
 
-func (s *site) history(t *testing.T) *History {
+func (s *site) history(t *testing.T) *history {
 	t.Helper()
 	h, err := readHistory(s.store.Layout.App)
 	must(t, err)
@@ -94,8 +98,8 @@ func TestDeployMakesAReleaseLive(t *testing.T) {
 	if find(rows, "current").State != report.Changed || find(rows, "services").State != report.Changed || len(d.SelfTestRows()) != 1 || answer.Before != "" {
 		t.Fatalf("rows %v, answer %+v", rows, answer)
 	}
-	must(t, Verify(context.Background(), s.store.Layout.Current(), first.m, first.manifest))
-	if _, err := os.Lstat(filepath.Join(s.store.dir(first.m.ID), MarkerName)); err == nil {
+	must(t, verify(context.Background(), s.store.Layout.Current(), first.m, first.manifest))
+	if _, err := os.Lstat(filepath.Join(s.store.dir(first.m.ID), markerName)); err == nil {
 		t.Error("the marker stays")
 	}
 
@@ -125,10 +129,10 @@ func TestDeployMakesAReleaseLive(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(s.store.dir(first.m.ID), "bin/slotctl"), []byte("broken"), 0o755))
 	_, _, _, err = s.deploy(t, first, Doing)
 	must(t, err)
-	must(t, Verify(context.Background(), s.store.Layout.Current(), first.m, first.manifest))
+	must(t, verify(context.Background(), s.store.Layout.Current(), first.m, first.manifest))
 	h := s.history(t)
 	for i, id := range []string{first.m.ID, second.m.ID, first.m.ID, first.m.ID} {
-		if e := h.Deploys[i]; e.Seq != i+1 || e.ID != id || e.Outcome != Live {
+		if e := h.Deploys[i]; e.Seq != i+1 || e.ID != id || e.Outcome != outcomeLive {
 			t.Errorf("deploy %d is %+v", i+1, e)
 		}
 	}

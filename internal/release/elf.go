@@ -126,8 +126,8 @@ func HostGlibc(root string) (string, error) {
 	return best, nil
 }
 
-// CheckHost refuses a release that this host could not run (case R-09).
-func (m *Manifest) CheckHost(product, arch, glibc string) error {
+// checkHost refuses a release that this host could not run (case R-09).
+func (m *Manifest) checkHost(product, arch, glibc string) error {
 	switch {
 	case m.Product != product:
 		return fmt.Errorf("release %s is one of product %s, this host runs %s", m.ID, m.Product, product)

@@ -48,7 +48,7 @@ func TestFailureBeforeTheSwitchLeavesTheHostAsItWas(t *testing.T) {
 			return nil
 		}, disk.Error()},
 		"history": {func(t *testing.T, s *site, d *Deploy) *Payload {
-			must(t, os.WriteFile(filepath.Join(s.store.Layout.App, HistoryName), []byte("{"), 0o600))
+			must(t, os.WriteFile(filepath.Join(s.store.Layout.App, historyName), []byte("{"), 0o600))
 			return nil
 		}, "deploy history"},
 	} {
@@ -61,7 +61,7 @@ func TestFailureBeforeTheSwitchLeavesTheHostAsItWas(t *testing.T) {
 			p := c.brk(t, s, d)
 			before := trimLock(s.state(t))
 			if p == nil {
-				l, err := s.store.Look(context.Background(), b.m, b.manifest)
+				l, err := s.store.look(context.Background(), b.m, b.manifest)
 				must(t, err)
 				p = b.payload(t, l.Missing)
 			}
@@ -82,7 +82,7 @@ func undated(listing string) string {
 	var kept []string
 	for _, l := range strings.Split(listing, "\n") {
 		f := strings.Split(l, " ")
-		if len(f) > 2 && (strings.HasPrefix(f[1], "d") || f[0] == HistoryName) {
+		if len(f) > 2 && (strings.HasPrefix(f[1], "d") || f[0] == historyName) {
 			l = f[0] + " " + f[1]
 		}
 		kept = append(kept, l)
@@ -111,19 +111,19 @@ func TestR03FailureAfterTheSwitchIsLoudAndRollsNothingBack(t *testing.T) {
 	if !strings.Contains(s.log.String(), "vs-agent: line 20") {
 		t.Errorf("no journal in\n%s", s.log.String())
 	}
-	if id, _, err := s.store.Current(); err != nil || id != b.m.ID {
+	if id, _, err := s.store.current(); err != nil || id != b.m.ID {
 		t.Errorf("current names %s, %v", id, err)
 	}
-	if last, _ := s.history(t).Last(); last.Outcome != Unhealthy {
+	if last, _ := s.history(t).last(); last.Outcome != outcomeUnhealthy {
 		t.Errorf("recorded as %+v", last)
 	}
-	if left, err := s.store.Leftovers(""); err != nil || len(left) > 0 {
+	if left, err := s.store.leftovers(""); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 
 	// The next run of the same release restarts the services and sees them well.
 	restarts := s.restarts()
-	s.answer = `{"ok":true}`
+	s.answer = well
 	s.tested = func() ([]report.Row, error) {
 		return []report.Row{{State: report.Fail, Check: "runner-reachable"}}, nil
 	}
@@ -132,7 +132,7 @@ func TestR03FailureAfterTheSwitchIsLoudAndRollsNothingBack(t *testing.T) {
 	if s.restarts() != restarts+1 || report.Verdict(d.SelfTestRows(), false) != report.ExitState {
 		t.Errorf("%d restarts, self-test %v", s.restarts()-restarts, d.SelfTestRows())
 	}
-	if id, _, err := s.store.Current(); err != nil || id != b.m.ID {
+	if id, _, err := s.store.current(); err != nil || id != b.m.ID {
 		t.Errorf("after a failed self-test current names %s, %v", id, err)
 	}
 }
@@ -149,19 +149,19 @@ func TestRunThatWasCutOffIsFinishedByTheNext(t *testing.T) {
 			h := s.history(t)
 			h.begin(b.m.ID, Digest(b.manifest), time.Now())
 			must(t, writeHistory(s.store.Layout.App, h))
-			was, _, err := s.store.Current()
+			was, _, err := s.store.current()
 			must(t, err)
 			install(t, s.store, b)
-			_, err = s.store.Switch(was)
+			_, err = s.store.switchTo(was)
 			must(t, err)
-			must(t, os.WriteFile(filepath.Join(s.store.dir(b.m.ID), MarkerName), []byte(marker(time.Now())), 0o600))
+			must(t, os.WriteFile(filepath.Join(s.store.dir(b.m.ID), markerName), []byte(marker(time.Now())), 0o600))
 		},
 		"before the restart": func(t *testing.T, s *site) {
 			h := s.history(t)
 			h.begin(b.m.ID, Digest(b.manifest), time.Now())
 			must(t, writeHistory(s.store.Layout.App, h))
 			install(t, s.store, b)
-			must(t, os.WriteFile(filepath.Join(s.store.dir(b.m.ID), MarkerName), []byte(marker(time.Now())), 0o600))
+			must(t, os.WriteFile(filepath.Join(s.store.dir(b.m.ID), markerName), []byte(marker(time.Now())), 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,13 +172,13 @@ func TestRunThatWasCutOffIsFinishedByTheNext(t *testing.T) {
 			restarts := s.restarts()
 			_, _, _, err = s.deploy(t, b, Doing)
 			must(t, err)
-			if h := s.history(t); len(h.Deploys) != 2 || h.Deploys[1].Outcome != Live || h.Deploys[1].Seq != 2 {
+			if h := s.history(t); len(h.Deploys) != 2 || h.Deploys[1].Outcome != outcomeLive || h.Deploys[1].Seq != 2 {
 				t.Errorf("history %+v", h)
 			}
 			if s.restarts() != restarts+1 {
 				t.Error("the services were not restarted")
 			}
-			if left, err := s.store.Leftovers(""); err != nil || len(left) > 0 {
+			if left, err := s.store.leftovers(""); err != nil || len(left) > 0 {
 				t.Errorf("left %v, %v", left, err)
 			}
 		})

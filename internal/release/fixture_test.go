@@ -65,7 +65,7 @@ func sampleTree() map[string]content {
 func programs(t *testing.T, build string) string {
 	t.Helper()
 	files := map[string]content{}
-	for _, name := range RuntimePrograms() {
+	for _, name := range runtimePrograms() {
 		files[name] = content{data: string(elfFile(62, name+build)), mode: 0o755}
 	}
 	return tree(t, t.TempDir(), files)
@@ -122,20 +122,20 @@ func testStore(t *testing.T) *Store {
 }
 
 // install stages, places and switches b, without services.
-func install(t *testing.T, s *Store, b built) *Look {
+func install(t *testing.T, s *Store, b built) *look {
 	t.Helper()
 	ctx := context.Background()
-	l, err := s.Look(ctx, b.m, b.manifest)
+	l, err := s.look(ctx, b.m, b.manifest)
 	must(t, err)
 	p := b.payload(t, l.Missing)
-	_, _, err = p.Manifest(Digest(b.manifest))
+	_, _, err = p.manifest(Digest(b.manifest))
 	must(t, err)
-	must(t, s.Stage(ctx, b.m, b.manifest, l, p))
-	_, err = s.Place(b.m.ID)
+	must(t, s.stage(ctx, b.m, b.manifest, l, p))
+	_, err = s.place(b.m.ID)
 	must(t, err)
-	_, err = s.Switch(b.m.ID)
+	_, err = s.switchTo(b.m.ID)
 	must(t, err)
-	must(t, s.Unmark(b.m.ID))
+	must(t, s.unmark(b.m.ID))
 	must(t, s.remove(staging(b.m.ID)))
 	return l
 }

@@ -19,17 +19,17 @@ import (
 // maxHealth bounds a health document.
 const maxHealth = 1 << 20
 
-// Document is what a health answer says that matters here.
-type Document struct {
+// healthDocument is what a health answer says that matters here.
+type healthDocument struct {
 	Healthy bool
 	Idle    bool // by the drain block; a service without one is idle
 	Active  int
 }
 
-// ParseHealth judges a health answer by its content: a JSON object that says
+// parseHealth judges a health answer by its content: a JSON object that says
 // status "healthy" or ok true, and says neither's contrary (case B41). Anything
 // else, a web page above all, is an error.
-func ParseHealth(b []byte) (Document, error) {
+func parseHealth(b []byte) (healthDocument, error) {
 	var d struct {
 		Status *string `json:"status"`
 		OK     *bool   `json:"ok"`
@@ -39,12 +39,12 @@ func ParseHealth(b []byte) (Document, error) {
 		} `json:"drain"`
 	}
 	if t := bytes.TrimLeft(b, " \t\r\n"); len(t) == 0 || t[0] != '{' {
-		return Document{}, fmt.Errorf("the answer is not a JSON object: %.40q", t)
+		return healthDocument{}, fmt.Errorf("the answer is not a JSON object: %.40q", t)
 	}
 	if err := json.Unmarshal(b, &d); err != nil {
-		return Document{}, fmt.Errorf("the answer is not a health document: %w", err)
+		return healthDocument{}, fmt.Errorf("the answer is not a health document: %w", err)
 	}
-	doc := Document{Idle: true}
+	doc := healthDocument{Idle: true}
 	if d.Drain != nil {
 		doc.Active = d.Drain.Active
 		doc.Idle = d.Drain.Idle != nil && *d.Drain.Idle
@@ -76,9 +76,9 @@ type Health struct {
 // restart counts. Documents may count on; each only has to be healthy.
 type sample []units.UnitState
 
-// Judge waits until Samples samples in a row are equal and good, and fails at
+// judge waits until Samples samples in a row are equal and good, and fails at
 // the deadline, or as soon as a unit restarts by itself or gives up (case B40).
-func (h *Health) Judge(ctx context.Context) error {
+func (h *Health) judge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Deadline)
 	defer cancel()
 	client := &http.Client{
@@ -167,28 +167,28 @@ func (h *Health) good(ctx context.Context, client *http.Client, now sample) erro
 }
 
 // ask fetches one health document.
-func ask(ctx context.Context, client *http.Client, url string) (Document, error) {
+func ask(ctx context.Context, client *http.Client, url string) (healthDocument, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return Document{}, err
+		return healthDocument{}, err
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return Document{}, unwrapURL(err)
+		return healthDocument{}, unwrapURL(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return Document{}, fmt.Errorf("the answer is %s", resp.Status)
+		return healthDocument{}, fmt.Errorf("the answer is %s", resp.Status)
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxHealth+1))
 	if err != nil {
-		return Document{}, err
+		return healthDocument{}, err
 	}
 	if len(b) > maxHealth {
-		return Document{}, fmt.Errorf("the answer is larger than %d bytes", maxHealth)
+		return healthDocument{}, fmt.Errorf("the answer is larger than %d bytes", maxHealth)
 	}
-	return ParseHealth(b)
+	return parseHealth(b)
 }
 
 // unwrapURL drops the method and URL that net/http puts before its reason.
@@ -199,9 +199,9 @@ func unwrapURL(err error) error {
 	return err
 }
 
-// Journals writes the last n journal lines of each unit that is not well, so
+// journals writes the last n journal lines of each unit that is not well, so
 // that nobody has to log in to see why (case B43).
-func (h *Health) Journals(ctx context.Context, n int) {
+func (h *Health) journals(ctx context.Context, n int) {
 	states, err := h.Manager.States(ctx, h.Units)
 	if err != nil {
 		fmt.Fprintf(h.Log, "%v\n", err)

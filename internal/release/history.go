@@ -12,47 +12,47 @@ import (
 	"agentworks-deploy/internal/safefs"
 )
 
-// HistoryName is the deploy log of a host, beside its releases folder: the one
+// historyName is the deploy log of a host, beside its releases folder: the one
 // order of releases (case B32), whatever their times and folders' mtimes say.
-const HistoryName = "deploy.history.json"
+const historyName = "deploy.history.json"
 
 // maxHistory bounds what is read: some 50,000 deploys.
 const maxHistory = 16 << 20
 
-// Outcome says how far a recorded deploy came.
-type Outcome string
+// outcome says how far a recorded deploy came.
+type outcome string
 
 // The outcomes. Started stands from just before the switch until the services
 // have been judged; where it still stands, that run was cut off.
 const (
-	Started   Outcome = "started"
-	Live      Outcome = "live"
-	Unhealthy Outcome = "unhealthy"
+	outcomeStarted   outcome = "started"
+	outcomeLive      outcome = "live"
+	outcomeUnhealthy outcome = "unhealthy"
 )
 
-// Entry is one activation. Seq is strictly increasing on the host; Manifest is
+// record is one activation. Seq is strictly increasing on the host; Manifest is
 // the hex sha256 of the release's manifest.
-type Entry struct {
+type record struct {
 	Seq      int       `json:"seq"`
 	ID       string    `json:"id"`
 	Manifest string    `json:"manifest"`
 	At       time.Time `json:"at"`
-	Outcome  Outcome   `json:"outcome"`
+	Outcome  outcome   `json:"outcome"`
 }
 
-// History is deploy.history.json, version 1, oldest first.
-type History struct {
-	V       int     `json:"v"`
-	Deploys []Entry `json:"deploys"`
+// history is deploy.history.json, version 1, oldest first.
+type history struct {
+	V       int      `json:"v"`
+	Deploys []record `json:"deploys"`
 }
 
-// ParseHistory reads a history; it refuses what is not strictly increasing,
+// parseHistory reads a history; it refuses what is not strictly increasing,
 // because the next sequence follows from it.
-func ParseHistory(b []byte) (*History, error) {
+func parseHistory(b []byte) (*history, error) {
 	if err := noRepeatedKeys(b); err != nil {
 		return nil, fmt.Errorf("deploy history: %w", err)
 	}
-	h := new(History)
+	h := new(history)
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(h); err != nil {
@@ -63,7 +63,7 @@ func ParseHistory(b []byte) (*History, error) {
 	}
 	last := 0
 	for i, e := range h.Deploys {
-		if e.Seq <= last || !ValidID(e.ID) {
+		if e.Seq <= last || !validID(e.ID) {
 			return nil, fmt.Errorf("deploy history: entry %d (sequence %d, release %q) is out of order or no release", i, e.Seq, e.ID)
 		}
 		last = e.Seq
@@ -71,51 +71,51 @@ func ParseHistory(b []byte) (*History, error) {
 	return h, nil
 }
 
-// Last is the newest entry; ok is false where nothing was deployed yet.
-func (h *History) Last() (e Entry, ok bool) {
+// last is the newest entry; ok is false where nothing was deployed yet.
+func (h *history) last() (e record, ok bool) {
 	if len(h.Deploys) == 0 {
-		return Entry{}, false
+		return record{}, false
 	}
 	return h.Deploys[len(h.Deploys)-1], true
 }
 
 // begin records that the release id is about to become live. A run that was cut
 // off is gone on with under its own sequence.
-func (h *History) begin(id, manifest string, now time.Time) {
-	last, ok := h.Last()
-	if ok && last.ID == id && last.Manifest == manifest && last.Outcome == Started {
+func (h *history) begin(id, manifest string, now time.Time) {
+	last, ok := h.last()
+	if ok && last.ID == id && last.Manifest == manifest && last.Outcome == outcomeStarted {
 		return
 	}
-	h.Deploys = append(h.Deploys, Entry{Seq: last.Seq + 1, ID: id, Manifest: manifest, At: now.UTC().Truncate(time.Second), Outcome: Started})
+	h.Deploys = append(h.Deploys, record{Seq: last.Seq + 1, ID: id, Manifest: manifest, At: now.UTC().Truncate(time.Second), Outcome: outcomeStarted})
 }
 
-func (h *History) end(o Outcome) {
+func (h *history) end(o outcome) {
 	if len(h.Deploys) > 0 {
 		h.Deploys[len(h.Deploys)-1].Outcome = o
 	}
 }
 
-func readHistory(app string) (*History, error) {
+func readHistory(app string) (*history, error) {
 	dir, err := safefs.OpenDir(app)
 	if err != nil {
 		return nil, fmt.Errorf("read deploy history: %w", err)
 	}
 	defer dir.Close()
-	b, err := dir.ReadFile(HistoryName, maxHistory)
+	b, err := dir.ReadFile(historyName, maxHistory)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &History{V: 1}, nil
+		return &history{V: 1}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read deploy history: %w", err)
 	}
-	h, err := ParseHistory(b)
+	h, err := parseHistory(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path.Join(app, HistoryName), err)
+		return nil, fmt.Errorf("%s: %w", path.Join(app, historyName), err)
 	}
 	return h, nil
 }
 
-func writeHistory(app string, h *History) error {
+func writeHistory(app string, h *history) error {
 	b, err := json.MarshalIndent(h, "", " ")
 	if err != nil {
 		return fmt.Errorf("write deploy history: %w", err)
@@ -126,9 +126,9 @@ func writeHistory(app string, h *History) error {
 	}
 	defer dir.Close()
 	if len(h.Deploys) == 0 {
-		return dir.Remove(HistoryName)
+		return dir.Remove(historyName)
 	}
-	if err := dir.Replace(HistoryName, safefs.Content{From: bytes.NewReader(append(b, '\n')), UID: -1, GID: -1, Mode: 0o600}); err != nil {
+	if err := dir.Replace(historyName, safefs.Content{From: bytes.NewReader(append(b, '\n')), UID: -1, GID: -1, Mode: 0o600}); err != nil {
 		return fmt.Errorf("write deploy history: %w", err)
 	}
 	return nil

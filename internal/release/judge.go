@@ -30,21 +30,21 @@ func (d *Deploy) judge(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		err = d.Steps.Do(ctx, "health", d.Health.Deadline+healthSlack, d.Health.Judge)
+		err = d.Steps.Do(ctx, "health", d.Health.Deadline+healthSlack, d.Health.judge)
 	}
 	if ctx.Err() != nil {
 		return err // unjudged: the log keeps saying so
 	}
-	outcome := Live
+	end := outcomeLive
 	if err != nil {
-		outcome = Unhealthy
+		end = outcomeUnhealthy
 		d.row(report.Fail, "health", "%v", err)
 		d.rows[len(d.rows)-1].Fix = &report.Fix{Where: report.Operator, Note: "mend what the services' journal names, and deploy again"}
-		d.Health.Journals(ctx, journalLines)
+		d.Health.journals(ctx, journalLines)
 	} else {
 		d.row(report.OK, "health", "%d services steady, %d health documents good", len(d.Health.Units), len(d.Health.URLs))
 	}
-	return errors.Join(err, d.record(outcome))
+	return errors.Join(err, d.record(end))
 }
 
 // selfTest takes the audit's rows over; what they say is the verdict's business.
@@ -55,8 +55,8 @@ func (d *Deploy) selfTest(ctx context.Context) error {
 	})
 }
 
-func (d *Deploy) record(o Outcome) error {
-	if last, ok := d.history.Last(); ok && last.Outcome == o {
+func (d *Deploy) record(o outcome) error {
+	if last, ok := d.history.last(); ok && last.Outcome == o {
 		return nil
 	}
 	d.history.end(o)

@@ -23,9 +23,9 @@ import (
 	"time"
 )
 
-// ManifestName is the manifest's file in a release's top folder; the manifest
+// manifestName is the manifest's file in a release's top folder; the manifest
 // does not list itself.
-const ManifestName = "manifest.json"
+const manifestName = "manifest.json"
 
 // maxManifest bounds what is parsed: some 400,000 files.
 const maxManifest = 64 << 20
@@ -33,8 +33,8 @@ const maxManifest = 64 << 20
 // Modes a manifest can give a file. Everything else of a mode is the builder's
 // umask and is not part of a release (case B08).
 const (
-	ModeFile    = "0644"
-	ModeProgram = "0755"
+	modeFile    = "0644"
+	modeProgram = "0755"
 )
 
 // Manifest is manifest.json, version 1, of docs/formats.md. Files and Links are
@@ -54,8 +54,8 @@ type Manifest struct {
 	Links     map[string]string `json:"links"`
 }
 
-// File is one regular file of a release: hex sha256, size in bytes, ModeFile or
-// ModeProgram.
+// File is one regular file of a release: hex sha256, size in bytes, and "0644" or,
+// for a program, "0755".
 type File struct {
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
@@ -70,12 +70,12 @@ var (
 	archPattern    = regexp.MustCompile(`^[a-z0-9]{2,16}$`)
 )
 
-// ValidID tells whether id has a release id's form; it is then one path segment.
-func ValidID(id string) bool { return idPattern.MatchString(id) }
+// validID tells whether id has a release id's form; it is then one path segment.
+func validID(id string) bool { return idPattern.MatchString(id) }
 
-// ContentHash is the hex sha256 over everything that a release's bytes decide:
+// contentHash is the hex sha256 over everything that a release's bytes decide:
 // paths, digests, sizes, modes and link targets, in order.
-func (m *Manifest) ContentHash() string {
+func (m *Manifest) contentHash() string {
 	h := sha256.New()
 	for _, p := range slices.Sorted(maps.Keys(m.Files)) {
 		f := m.Files[p]
@@ -89,7 +89,7 @@ func (m *Manifest) ContentHash() string {
 
 // makeID is the id that follows from product, content and time of m.
 func (m *Manifest) makeID() string {
-	return fmt.Sprintf("%s-%s-%s", m.Product, m.ContentHash()[:8], m.BuiltAt.UTC().Format("20060102150405"))
+	return fmt.Sprintf("%s-%s-%s", m.Product, m.contentHash()[:8], m.BuiltAt.UTC().Format("20060102150405"))
 }
 
 // Encode is the manifest's one spelling, so that its digest can be announced.
@@ -101,8 +101,8 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Size is the number of bytes of all files.
-func (m *Manifest) Size() int64 {
+// size is the number of bytes of all files.
+func (m *Manifest) size() int64 {
 	var n int64
 	for _, f := range m.Files {
 		n += f.Size
@@ -136,10 +136,10 @@ func Digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ParseManifest reads a manifest that somebody else wrote. It refuses unknown
+// parseManifest reads a manifest that somebody else wrote. It refuses unknown
 // or repeated keys, trailing bytes, paths that are not plain or collide, links
 // that leave the release, and an id that is not the one of its content.
-func ParseManifest(b []byte) (*Manifest, error) {
+func parseManifest(b []byte) (*Manifest, error) {
 	if len(b) > maxManifest {
 		return nil, fmt.Errorf("manifest: larger than %d bytes", maxManifest)
 	}
@@ -181,8 +181,8 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("%s: sha256 %q is no digest", p, f.SHA256)
 		case f.Size < 0:
 			return fmt.Errorf("%s: size %d is negative", p, f.Size)
-		case f.Mode != ModeFile && f.Mode != ModeProgram:
-			return fmt.Errorf("%s: mode %q is neither %s nor %s", p, f.Mode, ModeFile, ModeProgram)
+		case f.Mode != modeFile && f.Mode != modeProgram:
+			return fmt.Errorf("%s: mode %q is neither %s nor %s", p, f.Mode, modeFile, modeProgram)
 		}
 	}
 	if _, err := m.names(); err != nil {

@@ -18,23 +18,23 @@ func TestManifestOfABuildIsOneAndParses(t *testing.T) {
 	if b.m.ID != again.m.ID || string(b.manifest) != string(again.manifest) {
 		t.Fatalf("one build has two manifests: %s and %s", b.m.ID, again.m.ID)
 	}
-	if !ValidID(b.m.ID) || !strings.HasPrefix(b.m.ID, "vs-"+b.m.ContentHash()[:8]+"-") {
+	if !validID(b.m.ID) || !strings.HasPrefix(b.m.ID, "vs-"+b.m.contentHash()[:8]+"-") {
 		t.Fatalf("id %s", b.m.ID)
 	}
-	got, err := ParseManifest(b.manifest)
+	got, err := parseManifest(b.manifest)
 	must(t, err)
 	if got.ID != b.m.ID || got.Arch != "amd64" || got.Glibc != "" || len(got.Files) != len(b.m.Files) {
 		t.Fatalf("parsed %+v", got)
 	}
-	for _, name := range RuntimePrograms() {
-		if got.Files["bin/"+name].Mode != ModeProgram {
+	for _, name := range runtimePrograms() {
+		if got.Files["bin/"+name].Mode != modeProgram {
 			t.Errorf("bin/%s is not listed as a program", name)
 		}
 	}
 	if got.Links["logs"] != "../../logs" || got.Links["frontend/home.html"] != "index.html" {
 		t.Errorf("links %v", got.Links)
 	}
-	if got.Files["lib/deep/er/data"].Mode != ModeFile { // the builder's 0600 is no part of a release (case B08)
+	if got.Files["lib/deep/er/data"].Mode != modeFile { // the builder's 0600 is no part of a release (case B08)
 		t.Errorf("mode %v", got.Files["lib/deep/er/data"])
 	}
 }
@@ -85,7 +85,7 @@ func TestParseManifestRefuses(t *testing.T) {
 		"setuid":              {edit(func(m *Manifest) { f := file; f.Mode = "4755"; m.Files["empty"] = f }), "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseManifest([]byte(c.text))
+			_, err := parseManifest([]byte(c.text))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
 			}
@@ -110,7 +110,7 @@ func TestR09PrebuiltFolderMustMatchItsManifest(t *testing.T) {
 			data, err := os.ReadFile(b.tree.files[p].path)
 			must(t, err)
 			mode := os.FileMode(0o644)
-			if b.m.Files[p].Mode == ModeProgram {
+			if b.m.Files[p].Mode == modeProgram {
 				mode = 0o755
 			}
 			files[p] = content{data: string(data), mode: mode}
@@ -118,7 +118,7 @@ func TestR09PrebuiltFolderMustMatchItsManifest(t *testing.T) {
 		for p, l := range b.m.Links {
 			files[p] = content{link: l}
 		}
-		files[ManifestName] = content{data: string(b.manifest), mode: 0o644}
+		files[manifestName] = content{data: string(b.manifest), mode: 0o644}
 		return tree(t, t.TempDir(), files)
 	}
 	dir := pristine()
@@ -145,7 +145,7 @@ func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte(`{"v":1,"id":"vs-00000000-20260101000000","product":"vs","os":"linux","arch":"amd64","glibc":"","built_at":"2026-01-01T00:00:00Z","revisions":{},"files":{"a":{"sha256":"","size":0,"mode":"0644"}},"links":{"b":"a"}}`))
 	f.Add([]byte(`{"v":1,"files":{"a/b":{}},"links":{"a":"../x"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := ParseManifest(b)
+		m, err := parseManifest(b)
 		if err != nil {
 			return
 		}
@@ -153,7 +153,7 @@ func FuzzParseManifest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseManifest(out)
+		again, err := parseManifest(out)
 		if err != nil || again.ID != m.ID {
 			t.Fatalf("what was taken is not taken again: %v", err)
 		}
@@ -168,7 +168,7 @@ func FuzzParseManifest(f *testing.F) {
 func FuzzParseHistory(f *testing.F) {
 	f.Add([]byte(`{"v":1,"deploys":[{"seq":1,"id":"vs-00000000-20260101000000","manifest":"","at":"2026-01-01T00:00:00Z","outcome":"live"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := ParseHistory(b)
+		h, err := parseHistory(b)
 		if err != nil {
 			return
 		}

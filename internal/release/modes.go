@@ -13,12 +13,12 @@ import (
 	"agentworks-deploy/internal/hosts"
 )
 
-// Traverse opens the way to the launcher of the release in the folder dir for
+// traverse opens the way to the launcher of the release in the folder dir for
 // the slots (case R-01): releases exactly 0711 whatever it was, the release and
 // its bin/ o+x and never o+r, the launcher 0755. It touches only what the
 // account uid owns, and nothing else of any mode. Changed names what it changed;
 // foreign what it left because somebody else owns it.
-func Traverse(releases, dir string, uid int) (changed, foreign []string, err error) {
+func traverse(releases, dir string, uid int) (changed, foreign []string, err error) {
 	search := func(m uint32) uint32 { return m&^0o004 | 0o001 }
 	for _, step := range []struct {
 		path string

@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// MarkerName is the in-progress marker in a release's top folder; it counts
+// markerName is the in-progress marker in a release's top folder; it counts
 // while younger than markerLife (case R-04).
-const MarkerName = ".deploying"
+const markerName = ".deploying"
 
-// LogsLink is the one link of a release that may leave it: to the host's
+// logsLink is the one link of a release that may leave it: to the host's
 // persistent log folder <app>/logs, seen from <app>/releases/<id>.
 const (
-	LogsLink   = "logs"
+	logsLink   = "logs"
 	logsTarget = "../../logs"
 )
 
@@ -34,7 +34,7 @@ func (n *names) addLink(p, target string) error {
 	if err := n.add(p, 'l'); err != nil {
 		return err
 	}
-	if p == LogsLink {
+	if p == logsLink {
 		if target != logsTarget {
 			return fmt.Errorf("%s: is the host's log folder in every release and can only be the link %s", p, logsTarget)
 		}
@@ -51,11 +51,11 @@ func (n *names) add(p string, kind byte) error {
 	if err := checkPath(p); err != nil {
 		return err
 	}
-	if p == ManifestName || p == MarkerName {
+	if p == manifestName || p == markerName {
 		return fmt.Errorf("%s: this name is the deploy's own", p)
 	}
-	if p == LogsLink && kind == 'f' || strings.HasPrefix(p, LogsLink+"/") {
-		return fmt.Errorf("%s: is the host's log folder in every release and can only be the link %s", LogsLink, logsTarget)
+	if p == logsLink && kind == 'f' || strings.HasPrefix(p, logsLink+"/") {
+		return fmt.Errorf("%s: is the host's log folder in every release and can only be the link %s", logsLink, logsTarget)
 	}
 	if k, ok := n.kinds[p]; ok && (k != 'd' || kind != 'd') {
 		return fmt.Errorf("%s: stands twice in the release", p)

@@ -23,7 +23,7 @@ const contentPrefix = "content/"
 // Send tells the bytes sent so far, for progress; it may be nil.
 func WritePayload(ctx context.Context, w io.Writer, manifest []byte, m *Manifest, t *Tree, wanted []string, send func(int64)) error {
 	tw := tar.NewWriter(w)
-	if err := tw.WriteHeader(&tar.Header{Name: ManifestName, Typeflag: tar.TypeReg, Size: int64(len(manifest)), Mode: 0o644}); err != nil {
+	if err := tw.WriteHeader(&tar.Header{Name: manifestName, Typeflag: tar.TypeReg, Size: int64(len(manifest)), Mode: 0o644}); err != nil {
 		return fmt.Errorf("send the manifest: %w", err)
 	}
 	if _, err := tw.Write(manifest); err != nil {
@@ -88,14 +88,14 @@ type Payload struct {
 // ReadPayload starts to read r.
 func ReadPayload(r io.Reader) *Payload { return &Payload{tr: tar.NewReader(r)} }
 
-// Manifest reads the first entry. Announced is the manifest's hex sha256 that
+// manifest reads the first entry. Announced is the manifest's hex sha256 that
 // came another way, with the request (case R-09).
-func (p *Payload) Manifest(announced string) (*Manifest, []byte, error) {
+func (p *Payload) manifest(announced string) (*Manifest, []byte, error) {
 	h, err := p.tr.Next()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the payload: %w", noEOF(err))
 	}
-	if h.Name != ManifestName || h.Typeflag != tar.TypeReg || h.Size > maxManifest {
+	if h.Name != manifestName || h.Typeflag != tar.TypeReg || h.Size > maxManifest {
 		return nil, nil, fmt.Errorf("read the payload: it begins with %q, not with a manifest", h.Name)
 	}
 	b, err := io.ReadAll(p.tr)
@@ -105,14 +105,14 @@ func (p *Payload) Manifest(announced string) (*Manifest, []byte, error) {
 	if got := Digest(b); got != announced {
 		return nil, nil, fmt.Errorf("the manifest's sha256 is %.12s, announced is %.12s", got, announced)
 	}
-	m, err := ParseManifest(b)
+	m, err := parseManifest(b)
 	return m, b, err
 }
 
-// Contents hands each content that follows to store, which reads body to its
+// contents hands each content that follows to store, which reads body to its
 // end. A content that m does not list, comes twice, or differs from its digest
 // or size ends it.
-func (p *Payload) Contents(ctx context.Context, m *Manifest, store func(sha string, size int64, body io.Reader) error) error {
+func (p *Payload) contents(ctx context.Context, m *Manifest, store func(sha string, size int64, body io.Reader) error) error {
 	places := m.contents()
 	seen := map[string]bool{}
 	for {

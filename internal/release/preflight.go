@@ -36,10 +36,10 @@ type Preflight struct {
 // sudoDeadline ends a sudo that waits for somebody (case B18).
 const sudoDeadline = 10 * time.Second
 
-// Check answers with a FAIL for each thing that is missing or forbids the host to
+// check answers with a FAIL for each thing that is missing or forbids the host to
 // go live, or one OK row. What
 // provisioning makes is fixed by provisioning; unit files are the platform's.
-func (p *Preflight) Check(ctx context.Context) ([]report.Row, error) {
+func (p *Preflight) check(ctx context.Context) ([]report.Row, error) {
 	rows := p.Admit(ctx)
 	fail := func(fix *report.Fix, format string, args ...any) {
 		rows = append(rows, report.Row{State: report.Fail, Check: "preflight", Detail: fmt.Sprintf(format, args...), Fix: fix})
@@ -180,9 +180,9 @@ func (p *Preflight) units(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
-// Lacks says what the units of the host's services start or ask for below
+// lacks says what the units of the host's services start or ask for below
 // current and the release m does not hold: it is then no release for this host.
-func (p *Preflight) Lacks(ctx context.Context, m *Manifest) error {
+func (p *Preflight) lacks(ctx context.Context, m *Manifest) error {
 	var lacks []string
 	for _, unit := range Units(p.Host) {
 		needs, err := p.Manager.Needs(ctx, unit, p.Store.Layout.Current())

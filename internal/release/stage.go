@@ -17,12 +17,12 @@ import (
 	"agentworks-deploy/internal/safefs"
 )
 
-// Stage puts the release together under its hidden name: contents from the
-// payload, the rest copied from the sources that Look found, then every byte
+// stage puts the release together under its hidden name: contents from the
+// payload, the rest copied from the sources that look found, then every byte
 // verified and brought to the disk. Files are copied and never hard-linked: a
 // link would share mode and bytes with another release, and one slip with
 // chmod or an editor would break both.
-func (s *Store) Stage(ctx context.Context, m *Manifest, manifest []byte, l *Look, payload *Payload) error {
+func (s *Store) stage(ctx context.Context, m *Manifest, manifest []byte, l *look, payload *Payload) error {
 	name := staging(m.ID)
 	releases, err := os.OpenRoot(s.Layout.Releases())
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) Stage(ctx context.Context, m *Manifest, manifest []byte, l *Look
 	if err := s.seal(filepath.Join(s.Layout.Releases(), name)); err != nil {
 		return fmt.Errorf("stage release %s: %w", m.ID, err)
 	}
-	return Verify(ctx, filepath.Join(s.Layout.Releases(), name), m, manifest)
+	return verify(ctx, filepath.Join(s.Layout.Releases(), name), m, manifest)
 }
 
 // seal gives the staged release in dir its closed modes and brings it to disk.
@@ -74,15 +74,15 @@ type stager struct {
 	placed map[string]bool // paths written
 }
 
-func (w *stager) fill(ctx context.Context, manifest []byte, l *Look, payload *Payload, now time.Time) error {
-	if err := w.write(MarkerName, 0o600, strings.NewReader(marker(now))); err != nil {
+func (w *stager) fill(ctx context.Context, manifest []byte, l *look, payload *Payload, now time.Time) error {
+	if err := w.write(markerName, 0o600, strings.NewReader(marker(now))); err != nil {
 		return err
 	}
-	if err := w.write(ManifestName, 0o644, strings.NewReader(string(manifest))); err != nil {
+	if err := w.write(manifestName, 0o644, strings.NewReader(string(manifest))); err != nil {
 		return err
 	}
 	places := w.m.contents()
-	err := payload.Contents(ctx, w.m, func(sha string, _ int64, body io.Reader) error {
+	err := payload.contents(ctx, w.m, func(sha string, _ int64, body io.Reader) error {
 		return w.place(places[sha][0], body)
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *stager) copies(sha string, paths []string, source string) error {
 
 func (w *stager) place(p string, body io.Reader) error {
 	perm := fs.FileMode(0o644)
-	if w.m.Files[p].Mode == ModeProgram {
+	if w.m.Files[p].Mode == modeProgram {
 		perm = 0o755
 	}
 	if err := w.parents(p); err != nil {

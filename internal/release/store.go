@@ -51,9 +51,9 @@ func isStaging(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, safefs.TempName("")[1:])
 }
 
-// Current is the id that current names, and its target's text. It is "" where
+// current is the id that current names, and its target's text. It is "" where
 // there is none, or where it names something outside releases.
-func (s *Store) Current() (id, target string, err error) {
+func (s *Store) current() (id, target string, err error) {
 	target, err = os.Readlink(s.Layout.Current())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", nil
@@ -71,8 +71,8 @@ func (s *Store) Current() (id, target string, err error) {
 	return id, target, nil
 }
 
-// Look is what the host has of a release before anything is sent.
-type Look struct {
+// look is what the host has of a release before anything is sent.
+type look struct {
 	Present bool              // the release is there and every byte is right
 	Broken  error             // it is there, and this is wrong with it
 	Missing []string          // digests the host has nowhere, sorted
@@ -80,15 +80,15 @@ type Look struct {
 	Bytes   int64             // of Missing
 }
 
-// Look compares the release m with the host, and finds what other releases hold
+// look compares the release m with the host, and finds what other releases hold
 // of its content. A file there counts when its own bytes have the digest, since
 // a manifest's word says nothing of what happened after. It changes nothing.
-func (s *Store) Look(ctx context.Context, m *Manifest, manifest []byte) (*Look, error) {
-	l := &Look{sources: map[string]string{}}
+func (s *Store) look(ctx context.Context, m *Manifest, manifest []byte) (*look, error) {
+	l := &look{sources: map[string]string{}}
 	info, err := os.Lstat(s.dir(m.ID))
 	switch {
 	case err == nil && info.IsDir():
-		if l.Broken = Verify(ctx, s.dir(m.ID), m, manifest); l.Broken == nil {
+		if l.Broken = verify(ctx, s.dir(m.ID), m, manifest); l.Broken == nil {
 			l.Present = true
 			return l, nil
 		}
@@ -128,7 +128,7 @@ func (s *Store) findContents(ctx context.Context, m *Manifest, found map[string]
 		if len(found) == len(wanted) {
 			return nil
 		}
-		other, err := readManifestFile(filepath.Join(s.dir(id), ManifestName))
+		other, err := readManifestFile(filepath.Join(s.dir(id), manifestName))
 		if err != nil {
 			continue // a release of another tool, or one beyond use as a source
 		}
@@ -182,7 +182,7 @@ func (s *Store) releases() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && ValidID(e.Name()) {
+		if e.IsDir() && validID(e.Name()) {
 			ids = append(ids, e.Name())
 		}
 	}

@@ -27,12 +27,12 @@ func TestB08UmaskDoesNotMatter(t *testing.T) {
 		s := testStore(t)
 		old := syscall.Umask(mask)
 		install(t, s, b)
-		_, _, err := Traverse(s.Layout.Releases(), s.dir(b.m.ID), s.UID)
+		_, _, err := traverse(s.Layout.Releases(), s.dir(b.m.ID), s.UID)
 		syscall.Umask(old)
 		must(t, err)
 		for p, want := range map[string]uint32{
 			".": 0o751, "bin": 0o751, "bin/video-studio-landlock-runner": 0o755, "frontend": 0o755,
-			"frontend/index.html": 0o644, "lib": 0o755, "lib/deep/er": 0o755, "lib/deep/er/data": 0o644, ManifestName: 0o644,
+			"frontend/index.html": 0o644, "lib": 0o755, "lib/deep/er": 0o755, "lib/deep/er/data": 0o644, manifestName: 0o644,
 		} {
 			if got := perm(t, filepath.Join(s.dir(b.m.ID), p)); got != want {
 				t.Errorf("umask %03o: %s is %04o, want %04o", mask, p, got, want)
@@ -53,7 +53,7 @@ func TestR01SlotsReachTheLauncherAndListNothing(t *testing.T) {
 		}
 		other := filepath.Join(dir, "frontend")
 		must(t, os.Chmod(other, 0o700))
-		changed, foreign, err := Traverse(releases, dir, s.UID)
+		changed, foreign, err := traverse(releases, dir, s.UID)
 		must(t, err)
 		if len(foreign) > 0 || len(changed) == 0 {
 			t.Errorf("%04o: changed %v, foreign %v", was, changed, foreign)
@@ -72,7 +72,7 @@ func TestR01SlotsReachTheLauncherAndListNothing(t *testing.T) {
 		if got := perm(t, other); got != 0o700 {
 			t.Errorf("%04o: %s was touched: %04o", was, other, got)
 		}
-		if changed, _, err = Traverse(releases, dir, s.UID); err != nil || len(changed) > 0 {
+		if changed, _, err = traverse(releases, dir, s.UID); err != nil || len(changed) > 0 {
 			t.Errorf("%04o: a second run changed %v, %v", was, changed, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestR01SlotsReachTheLauncherAndListNothing(t *testing.T) {
 		install(t, s, b)
 		must(t, os.Chown(s.Layout.Releases(), 70001, 70001))
 		must(t, os.Chmod(s.Layout.Releases(), 0o775))
-		_, foreign, err := Traverse(s.Layout.Releases(), s.dir(b.m.ID), s.UID)
+		_, foreign, err := traverse(s.Layout.Releases(), s.dir(b.m.ID), s.UID)
 		must(t, err)
 		if len(foreign) != 1 || perm(t, s.Layout.Releases()) != 0o775 {
 			t.Errorf("foreign %v, releases %04o", foreign, perm(t, s.Layout.Releases()))
@@ -95,20 +95,20 @@ func TestOnlyMissingContentIsSentAndSourcesAreVerified(t *testing.T) {
 	if l := install(t, s, first); len(l.Missing) != len(first.m.contents()) {
 		t.Fatalf("an empty host misses %d of %d", len(l.Missing), len(first.m.contents()))
 	}
-	l, err := s.Look(context.Background(), second.m, second.manifest)
+	l, err := s.look(context.Background(), second.m, second.manifest)
 	must(t, err)
 	if len(l.Missing) != 1 || l.Missing[0] != second.m.Files["frontend/index.html"].SHA256 {
 		t.Fatalf("missing %v", l.Missing)
 	}
 	// What the manifest of the other release says does not count, its bytes do.
 	must(t, os.WriteFile(filepath.Join(s.dir(first.m.ID), "lib/deep/er/data"), []byte("DATA"), 0o644))
-	l, err = s.Look(context.Background(), second.m, second.manifest)
+	l, err = s.look(context.Background(), second.m, second.manifest)
 	must(t, err)
 	if len(l.Missing) != 2 {
 		t.Fatalf("missing %v", l.Missing)
 	}
 	install(t, s, second)
-	must(t, Verify(context.Background(), s.dir(second.m.ID), second.m, second.manifest))
+	must(t, verify(context.Background(), s.dir(second.m.ID), second.m, second.manifest))
 	a, c := stat(t, filepath.Join(s.dir(first.m.ID), "bin/slotctl")), stat(t, filepath.Join(s.dir(second.m.ID), "bin/slotctl"))
 	if a.Ino == c.Ino {
 		t.Error("two releases share a file")
@@ -130,17 +130,17 @@ func TestFIFOsInReleasesHoldNobodyUp(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "empty")))
 	other := s.dir("vs-00000000-20200101000000")
 	must(t, os.Mkdir(other, 0o755))
-	for _, fifo := range []string{filepath.Join(dir, "empty"), filepath.Join(dir, MarkerName), filepath.Join(other, ManifestName), s.Layout.ServiceHalves()} {
+	for _, fifo := range []string{filepath.Join(dir, "empty"), filepath.Join(dir, markerName), filepath.Join(other, manifestName), s.Layout.ServiceHalves()} {
 		must(t, mkfifo(fifo))
 	}
-	l, err := s.Look(context.Background(), b.m, b.manifest)
+	l, err := s.look(context.Background(), b.m, b.manifest)
 	if err != nil || !slices.Contains(l.Missing, b.m.Files["empty"].SHA256) {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err := s.Look(context.Background(), a.m, a.manifest); err != nil || l.Present || l.Broken == nil {
+	if l, err := s.look(context.Background(), a.m, a.manifest); err != nil || l.Present || l.Broken == nil {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if left, err := s.Leftovers(""); err != nil || len(left) > 0 {
+	if left, err := s.leftovers(""); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}
 	if err := s.dropHalves(); err == nil {
@@ -152,7 +152,7 @@ func TestR09PayloadIsNotTrusted(t *testing.T) {
 	b := variant(t, "payload")
 	shas := b.m.contents()
 	page := b.m.Files["frontend/index.html"]
-	head := entry{name: ManifestName, kind: tar.TypeReg, data: string(b.manifest)}
+	head := entry{name: manifestName, kind: tar.TypeReg, data: string(b.manifest)}
 	one := entry{name: "content/" + page.SHA256, kind: tar.TypeReg, data: "payload"}
 	for name, c := range map[string]struct {
 		entries   []entry
@@ -176,9 +176,9 @@ func TestR09PayloadIsNotTrusted(t *testing.T) {
 				announced = Digest(b.manifest)
 			}
 			p := ReadPayload(bytes.NewReader(archive(t, c.entries...)))
-			m, manifest, err := p.Manifest(announced)
+			m, manifest, err := p.manifest(announced)
 			if err == nil {
-				err = s.Stage(context.Background(), m, manifest, &Look{}, p)
+				err = s.stage(context.Background(), m, manifest, &look{}, p)
 			}
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
@@ -251,14 +251,14 @@ func TestB31AReaderNeverMissesCurrent(t *testing.T) {
 		if i%2 == 0 {
 			id = b.m.ID
 		}
-		if _, err := s.Switch(id); err != nil {
+		if _, err := s.switchTo(id); err != nil {
 			t.Fatal(err)
 		}
 	}
 	close(stop)
 	readers.Wait()
 	t.Logf("%d reads during 1,000 switches", reads[0]+reads[1])
-	if id, target, err := s.Current(); err != nil || id != a.m.ID || target != "releases/"+a.m.ID {
+	if id, target, err := s.current(); err != nil || id != a.m.ID || target != "releases/"+a.m.ID {
 		t.Errorf("current is %s (%s), %v", id, target, err)
 	}
 }
@@ -269,14 +269,14 @@ func TestBrokenReleaseChangesPlacesWithTheWholeOne(t *testing.T) {
 	install(t, s, b)
 	launcher := filepath.Join(s.dir(b.m.ID), "bin/video-studio-landlock-runner")
 	must(t, os.WriteFile(launcher, []byte("#!/bin/sh\nexit 125\n"), 0o755))
-	l, err := s.Look(context.Background(), b.m, b.manifest)
+	l, err := s.look(context.Background(), b.m, b.manifest)
 	must(t, err)
 	if l.Broken == nil || l.Present || len(l.Missing) != 1 {
 		t.Fatalf("%+v", l)
 	}
 	install(t, s, b)
-	must(t, Verify(context.Background(), s.dir(b.m.ID), b.m, b.manifest))
-	if left, err := s.Leftovers(""); err != nil || len(left) > 0 {
+	must(t, verify(context.Background(), s.dir(b.m.ID), b.m, b.manifest))
+	if left, err := s.leftovers(""); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
@@ -286,18 +286,18 @@ func TestB27DiskThatDoesNotSyncIsAnError(t *testing.T) {
 	broken := errors.New("input/output error")
 	s := testStore(t)
 	s.SyncFS = func(int) error { return broken }
-	l, err := s.Look(context.Background(), b.m, b.manifest)
+	l, err := s.look(context.Background(), b.m, b.manifest)
 	must(t, err)
 	p := b.payload(t, l.Missing)
-	_, _, err = p.Manifest(Digest(b.manifest))
+	_, _, err = p.manifest(Digest(b.manifest))
 	must(t, err)
-	if err := s.Stage(context.Background(), b.m, b.manifest, l, p); !errors.Is(err, broken) {
+	if err := s.stage(context.Background(), b.m, b.manifest, l, p); !errors.Is(err, broken) {
 		t.Errorf("stage: %v", err)
 	}
 	s = testStore(t)
 	install(t, s, b)
 	s.SyncDir = func(int) error { return broken }
-	if done, err := s.Switch(b.m.ID); !done || !errors.Is(err, broken) {
+	if done, err := s.switchTo(b.m.ID); !done || !errors.Is(err, broken) {
 		t.Errorf("switch: %v, %v", done, err)
 	}
 }
@@ -308,29 +308,29 @@ func TestR04R11LeftoversOfAKilledRun(t *testing.T) {
 	install(t, s, placed)
 	install(t, s, live)
 	ours := []byte(marker(s.Now()))
-	must(t, os.WriteFile(filepath.Join(s.dir(placed.m.ID), MarkerName), ours, 0o600))
-	must(t, os.WriteFile(filepath.Join(s.dir(live.m.ID), MarkerName), ours, 0o600))
+	must(t, os.WriteFile(filepath.Join(s.dir(placed.m.ID), markerName), ours, 0o600))
+	must(t, os.WriteFile(filepath.Join(s.dir(live.m.ID), markerName), ours, 0o600))
 	half := s.dir(staging("vs-00000000-20260101000000"))
 	must(t, os.MkdirAll(filepath.Join(half, "bin"), 0o755))
 	foreign := s.dir("vs-11111111-20260101000000")
 	must(t, os.MkdirAll(foreign, 0o755))
-	must(t, os.WriteFile(filepath.Join(foreign, MarkerName), []byte("4711\n"), 0o644)) // another tool's
+	must(t, os.WriteFile(filepath.Join(foreign, markerName), []byte("4711\n"), 0o644)) // another tool's
 	stray := s.dir("user-data")
 	must(t, os.Mkdir(stray, 0o755))
 	must(t, os.Symlink("nowhere", filepath.Join(s.Layout.App, ".current.agentworks-new")))
 
-	left, err := s.Leftovers("")
+	left, err := s.leftovers("")
 	must(t, err)
-	must(t, s.Clean(left))
+	must(t, s.clean(left))
 	for p, stays := range map[string]bool{
 		half: false, s.dir(placed.m.ID): false, filepath.Join(s.Layout.App, ".current.agentworks-new"): false,
-		filepath.Join(s.dir(live.m.ID), MarkerName): false, s.dir(live.m.ID): true, foreign: true, stray: true,
+		filepath.Join(s.dir(live.m.ID), markerName): false, s.dir(live.m.ID): true, foreign: true, stray: true,
 	} {
 		if _, err := os.Lstat(p); (err == nil) != stays {
 			t.Errorf("%s stays: %v", p, err == nil)
 		}
 	}
-	if left, err := s.Leftovers(""); err != nil || len(left) > 0 {
+	if left, err := s.leftovers(""); err != nil || len(left) > 0 {
 		t.Errorf("still left: %v, %v", left, err)
 	}
 }

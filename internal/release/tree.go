@@ -38,9 +38,9 @@ type source struct {
 	ours  bool // a runtime program
 }
 
-// RuntimePrograms are the programs of this project that every release holds in
+// runtimePrograms are the programs of this project that every release holds in
 // its bin/, by file name.
-func RuntimePrograms() []string {
+func runtimePrograms() []string {
 	return []string{"agentworks-deploy", "slotctl", "video-studio-landlock-runner"}
 }
 
@@ -71,10 +71,10 @@ func ReadTree(ctx context.Context, dir string) (*Tree, error) {
 		switch {
 		case d.IsDir():
 			return checkPath(rel) // an empty folder is no part of the release
-		case rel == ManifestName && d.Type().IsRegular():
+		case rel == manifestName && d.Type().IsRegular():
 			t.announced, err = readManifestFile(full)
 			return err
-		case rel == MarkerName:
+		case rel == markerName:
 			return fmt.Errorf("%s: an unfinished release", rel)
 		case d.Type() == fs.ModeSymlink:
 			target, err := os.Readlink(full)
@@ -100,7 +100,7 @@ func ReadTree(ctx context.Context, dir string) (*Tree, error) {
 	}
 	if t.announced != nil {
 		if err := t.matches(t.announced); err != nil {
-			return nil, fmt.Errorf("release %s is not the one its %s lists: %w", dir, ManifestName, err)
+			return nil, fmt.Errorf("release %s is not the one its %s lists: %w", dir, manifestName, err)
 		}
 	}
 	return t, nil
@@ -116,8 +116,8 @@ func runs(dir string) bool {
 	}
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		info, err := e.Info()
-		return err == nil && !slices.Contains(RuntimePrograms(), e.Name()) &&
-			(e.Type() == fs.ModeSymlink || e.Type().IsRegular() && modeOf(info.Mode()) == ModeProgram)
+		return err == nil && !slices.Contains(runtimePrograms(), e.Name()) &&
+			(e.Type() == fs.ModeSymlink || e.Type().IsRegular() && modeOf(info.Mode()) == modeProgram)
 	})
 }
 
@@ -126,7 +126,7 @@ func readManifestFile(full string) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseManifest(b)
+	return parseManifest(b)
 }
 
 func readSource(full string) (source, error) {
@@ -162,9 +162,9 @@ func describe(f *os.File, name string) (File, time.Time, error) {
 // modeOf keeps of a file's mode whether its owner may execute it.
 func modeOf(m fs.FileMode) string {
 	if m&0o100 != 0 {
-		return ModeProgram
+		return modeProgram
 	}
-	return ModeFile
+	return modeFile
 }
 
 // matches tells how the tree differs from m: first difference by name.
@@ -212,7 +212,7 @@ func (f File) differs(got File) error {
 // tree's bin/, in place of what the release brought under those names, and adds
 // the link to the host's log folder.
 func (t *Tree) Complete(programs string) error {
-	for _, name := range RuntimePrograms() {
+	for _, name := range runtimePrograms() {
 		s, err := readSource(filepath.Join(programs, name))
 		if err != nil {
 			return fmt.Errorf("find the runtime program %s beside this one: %w (build it with make build)", name, err)
@@ -220,7 +220,7 @@ func (t *Tree) Complete(programs string) error {
 		if !s.isELF || s.prog.glibc != "" {
 			return fmt.Errorf("runtime program %s in %s is not a static Linux program", name, programs)
 		}
-		s.file.Mode, s.ours = ModeProgram, true
+		s.file.Mode, s.ours = modeProgram, true
 		p := path.Join("bin", name)
 		if old, ok := t.files[p]; ok && old.file != s.file {
 			t.Replaced = append(t.Replaced, name)
@@ -231,7 +231,7 @@ func (t *Tree) Complete(programs string) error {
 		}
 		t.files[p] = s
 	}
-	t.links[LogsLink] = logsTarget
+	t.links[logsLink] = logsTarget
 	return nil
 }
 

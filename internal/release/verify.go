@@ -12,11 +12,11 @@ import (
 	"agentworks-deploy/internal/safefs"
 )
 
-// Verify compares the release in the folder dir with its manifest, byte by byte:
+// verify compares the release in the folder dir with its manifest, byte by byte:
 // the manifest itself, each listed file's size, sha256 and exec bit, each link's
 // target, and nothing besides them but folders on the way and the in-progress
 // marker (case R-09). It changes nothing. The first difference is the error.
-func Verify(ctx context.Context, dir string, m *Manifest, manifest []byte) error {
+func verify(ctx context.Context, dir string, m *Manifest, manifest []byte) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("verify %s: %w", dir, err)
@@ -77,7 +77,7 @@ func (v *verifier) entry(p string, d fs.DirEntry) error {
 		if err := v.m.Files[p].differs(got); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
-	case d.Type().IsRegular() && p == ManifestName:
+	case d.Type().IsRegular() && p == manifestName:
 		f, err := safefs.OpenIn(v.root, p)
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ func (v *verifier) entry(p string, d fs.DirEntry) error {
 		if !bytes.Equal(got, v.manifest) {
 			return fmt.Errorf("%s: another manifest", p)
 		}
-	case d.Type().IsRegular() && p == MarkerName:
+	case d.Type().IsRegular() && p == markerName:
 		return nil
 	case kind == 0:
 		return fmt.Errorf("%s: not listed", p)
@@ -107,7 +107,7 @@ func (v *verifier) missing() error {
 			return fmt.Errorf("%s: listed, but not there", p)
 		}
 	}
-	return fmt.Errorf("%s: not there", ManifestName)
+	return fmt.Errorf("%s: not there", manifestName)
 }
 
 func kindName(t fs.FileMode) string {

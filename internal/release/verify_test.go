@@ -40,7 +40,7 @@ func differences() map[string]difference {
 		"an added link":      {func(t *testing.T, dir string) { must(t, os.Symlink("empty", filepath.Join(dir, "extra"))) }, "not listed"},
 		"a removed link":     {func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "frontend/home.html"))) }, "frontend/home.html"},
 		"another manifest": {func(t *testing.T, dir string) {
-			must(t, os.WriteFile(filepath.Join(dir, ManifestName), []byte("{}"), 0o644))
+			must(t, os.WriteFile(filepath.Join(dir, manifestName), []byte("{}"), 0o644))
 		}, "manifest"},
 	}
 }
@@ -52,9 +52,9 @@ func TestR09VerifyFindsEveryDifference(t *testing.T) {
 			s := testStore(t)
 			install(t, s, b)
 			dir := s.dir(b.m.ID)
-			must(t, Verify(context.Background(), dir, b.m, b.manifest))
+			must(t, verify(context.Background(), dir, b.m, b.manifest))
 			c.make(t, dir)
-			if err := Verify(context.Background(), dir, b.m, b.manifest); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := verify(context.Background(), dir, b.m, b.manifest); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
 			}
 		})
@@ -65,7 +65,7 @@ func TestR09VerifyFindsEveryDifference(t *testing.T) {
 		dir := s.dir(b.m.ID)
 		must(t, os.Remove(filepath.Join(dir, "empty")))
 		must(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
-		if err := Verify(context.Background(), dir, b.m, b.manifest); err == nil || !strings.Contains(err.Error(), "is a folder") {
+		if err := verify(context.Background(), dir, b.m, b.manifest); err == nil || !strings.Contains(err.Error(), "is a folder") {
 			t.Fatal(err)
 		}
 	})
@@ -82,7 +82,7 @@ func TestR09ReleaseOfAnotherMachineIsRefused(t *testing.T) {
 		"no glibc":        {"vs", "amd64", "", "no glibc"},
 		"another product": {"cf", "amd64", "2.36", "product vs"},
 	} {
-		err := m.CheckHost(c.product, c.arch, c.glibc)
+		err := m.checkHost(c.product, c.arch, c.glibc)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
