@@ -12,9 +12,9 @@ const (
 	firstBlock = 70000
 	lastBlock  = 79000
 	blockSize  = 1000
-	// MaxSlots is how many slots a block holds: x000 is the shared group's,
+	// maxSlots is how many slots a block holds: x000 is the shared group's,
 	// x999 stays free for ending processes.
-	MaxSlots = blockSize - 2
+	maxSlots = blockSize - 2
 )
 
 // idRange is a range of ids that something else on the host may use.

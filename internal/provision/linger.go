@@ -65,7 +65,7 @@ func (r *run) audit() error {
 	if err != nil {
 		return err
 	}
-	stale := StaleProcesses(processes, r.roster.groupIDs(), r.units())
+	stale := staleProcesses(processes, r.roster.groupIDs(), r.units())
 	row := report.Row{State: report.OK, Check: "service-groups", Detail: "every running process of the service has all its groups"}
 	if len(stale) > 0 {
 		row.State = report.Warn
@@ -119,10 +119,10 @@ func (r *run) units() []string {
 	return units
 }
 
-// StaleProcesses names the processes that belong to one of the units and lack
+// staleProcesses names the processes that belong to one of the units and lack
 // one of the groups: "vs-agent (pid 12, 50 groups missing)". The manager's PAM
 // helper does not count: it never gets the groups, and it starts nothing.
-func StaleProcesses(processes []accounts.Process, groups []uint32, units []string) []string {
+func staleProcesses(processes []accounts.Process, groups []uint32, units []string) []string {
 	var stale []string
 	for _, p := range processes {
 		for _, unit := range units {

@@ -146,8 +146,8 @@ func (s *survey) source(name string) string {
 
 // number gives new accounts their ids.
 func (s *survey) number(ctx context.Context, r *roster, bad *conflicts) error {
-	if len(r.slots) > MaxSlots {
-		bad.add("%d slots do not fit a block of ids: at most %d", len(r.slots), MaxSlots)
+	if len(r.slots) > maxSlots {
+		bad.add("%d slots do not fit a block of ids: at most %d", len(r.slots), maxSlots)
 		return nil
 	}
 	base, err := s.base(ctx, r)

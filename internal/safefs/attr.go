@@ -80,10 +80,10 @@ func Disarmed(st Stat) Attr {
 	return Attr{UID: -1, GID: -1, Clear: unix.S_ISUID | unix.S_ISGID}
 }
 
-// Apply is the file st as a should have it. A link has no mode of its own. A
+// apply is the file st as a should have it. A link has no mode of its own. A
 // file that changes hands loses setuid and setgid unless Set asks for them: a
 // program that a user made setuid must not become setuid for its new owner.
-func (a Attr) Apply(st Stat) Stat {
+func (a Attr) apply(st Stat) Stat {
 	want := st
 	if a.UID >= 0 {
 		want.UID = a.UID
@@ -105,7 +105,7 @@ func (a Attr) Apply(st Stat) Stat {
 // Diff words what a would change on st: "owner 0 → 1001, mode 0755 → 2770".
 // Empty means nothing.
 func (a Attr) Diff(st Stat) string {
-	want := a.Apply(st)
+	want := a.apply(st)
 	var parts []string
 	if want.UID != st.UID {
 		parts = append(parts, fmt.Sprintf("owner %d → %d", st.UID, want.UID))
@@ -144,7 +144,7 @@ func (n *Node) Ensure(a Attr) (diff string, err error) {
 	if diff == "" {
 		return "", nil
 	}
-	want := a.Apply(st)
+	want := a.apply(st)
 	if hands := want.UID != st.UID || want.GID != st.GID; hands {
 		if narrow := st.Perm() & want.Perm(); !st.IsLink() && narrow != st.Perm() {
 			if err := n.chmod(narrow); err != nil {

@@ -10,6 +10,9 @@
 //     descriptor (Node), never by name, and no file is opened for its content
 //     before its type is known: FIFOs and devices are harmless.
 //
+// OpenFile, OpenIn, OpenFolder and ReadFile are for the rest: what somebody reads
+// as the account that owns it.
+//
 // Paths in it are for messages only. The package imports the standard library
 // and golang.org/x/sys/unix, and nothing of this project. Programs that run as
 // a slot have no use for it. It needs Linux 5.6 (openat2) and a mounted /proc.

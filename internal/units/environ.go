@@ -26,8 +26,8 @@ type Running struct {
 // of its runs.
 func (m *Manager) Running(ctx context.Context, unit string) (Running, error) {
 	states, err := m.States(ctx, []string{unit})
-	if errors.Is(err, ErrNoManager) {
-		return Running{State: ErrNoManager.Error()}, nil
+	if errors.Is(err, errNoManager) {
+		return Running{State: errNoManager.Error()}, nil
 	}
 	if err != nil {
 		return Running{}, err
@@ -99,7 +99,8 @@ func Environment(ctx context.Context, ask func(ctx context.Context, unit string)
 // maxEnvFile bounds what is read of an environment file.
 const maxEnvFile = 4 << 20
 
-// ReadEnvFile reads a unit's environment file, which is the service's own.
+// ReadEnvFile reads a unit's environment file, which is the service's own, as it
+// stands: a name may come twice. fs.ErrNotExist where there is none.
 func ReadEnvFile(name string) ([]hosts.Assignment, error) {
 	data, err := safefs.ReadFile(name, maxEnvFile)
 	if err != nil {
@@ -108,7 +109,8 @@ func ReadEnvFile(name string) ([]hosts.Assignment, error) {
 	return hosts.ParseEnvironmentFile(data)
 }
 
-// ReadEnviron reads what process pid was started with.
+// ReadEnviron reads what process pid was started with, by proc(5) mounted at proc.
+// Its errors hold no path.
 func ReadEnviron(proc string, pid int) ([]hosts.Assignment, error) {
 	data, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "environ"))
 	if err != nil {

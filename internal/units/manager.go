@@ -23,11 +23,12 @@ type Manager struct {
 	UID                   int
 }
 
-// ErrNoManager says that there is no service manager of this account: nothing of
+// errNoManager says that there is no service manager of this account: nothing of
 // it runs.
-var ErrNoManager = errors.New("no service manager of this account runs")
+var errNoManager = errors.New("no service manager of this account runs")
 
-// NewManager is the manager a host file names: "user" or "system".
+// NewManager is the manager a host file names: "user", of the account uid, or
+// "system".
 func NewManager(manager string, uid int) *Manager {
 	return &Manager{Systemctl: "/usr/bin/systemctl", Journalctl: "/usr/bin/journalctl", User: manager != "system", UID: uid}
 }
@@ -46,6 +47,8 @@ type UnitState struct {
 // Running tells whether the unit's service is up.
 func (u UnitState) Running() bool { return u.Active == "active" && u.Sub == "running" && u.MainPID > 0 }
 
+// String is "vs-agent.service is failed (failed), result exit-code, restarted 5
+// time(s) by itself".
 func (u UnitState) String() string {
 	s := fmt.Sprintf("%s is %s (%s)", u.Name, u.Active, u.Sub)
 	if u.Result != "" && u.Result != "success" {
@@ -93,7 +96,7 @@ func (m *Manager) command(ctx context.Context, program string, args ...string) (
 	if err := cmd.Run(); err != nil {
 		text := strings.TrimSpace(errs.String())
 		if strings.HasPrefix(text, "Failed to connect to bus: No such file or directory") {
-			return "", fmt.Errorf("%w: %s", ErrNoManager, text)
+			return "", fmt.Errorf("%w: %s", errNoManager, text)
 		}
 		if text != "" {
 			err = fmt.Errorf("%w: %s", err, strings.ReplaceAll(text, "\n", "; "))
