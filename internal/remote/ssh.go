@@ -49,10 +49,12 @@ func (c *sshChannel) String() string { return hosts.Channel{SSH: &c.way}.String(
 // the same time.
 func (c *sshChannel) Patience() time.Duration { return sshAlive * sshProbes * time.Second }
 
-// options of every call. BatchMode: nothing here can answer a question.
+// options of every call. BatchMode: nothing here can answer a question. The
+// socket's name is short because its whole path must be: some systems' folder for
+// temporary files alone takes half of the 104 bytes.
 func (c *sshChannel) options() []string {
 	o := []string{
-		"-T", "-o", "BatchMode=yes", "-o", "ControlPath=" + filepath.Join(c.socket, "%C"),
+		"-T", "-o", "BatchMode=yes", "-o", "ControlPath=" + filepath.Join(c.socket, "s"),
 		"-o", "ConnectTimeout=" + strconv.Itoa(int(sshConnect/time.Second)), "-o", "ServerAliveInterval=" + strconv.Itoa(sshAlive), "-o", "ServerAliveCountMax=" + strconv.Itoa(sshProbes),
 		"-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none", "-o", "RequestTTY=no", "-o", "SendEnv=-*",
 	}
