@@ -31,7 +31,7 @@ func (s *seat) leftovers(t *testing.T) {
 	if now, _ := s.s3.Objects(); len(now) > 0 {
 		t.Errorf("left in the bucket: %v", now)
 	}
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "agentworks-deploy-send-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.tmp, "agentworks-deploy-*")); len(left) > 0 {
 		t.Errorf("left here: %v", left)
 	}
 }

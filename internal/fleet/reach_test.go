@@ -36,6 +36,7 @@ type seat struct {
 	lab  *labtest.Lab
 	bin  string
 	dir  string // home, keys, host files
+	tmp  string // temporary files of the programs under test
 	pid  string // of the process that holds the namespaces
 	sshd *exec.Cmd
 	ssm  *ssmtest.Server
@@ -46,7 +47,7 @@ type seat struct {
 // takeSeat joins a seat to lab, with sshd running there and SSM's stand-in here.
 func takeSeat(t *testing.T, lab *labtest.Lab) *seat {
 	t.Helper()
-	s := &seat{lab: lab, bin: labtest.Binaries(t), dir: t.TempDir()}
+	s := &seat{lab: lab, bin: labtest.Binaries(t), dir: t.TempDir(), tmp: t.TempDir()}
 	s.hold(t)
 	s.join(t)
 	s.serveSSH(t)
@@ -173,7 +174,7 @@ func (s *seat) serveSSM(t *testing.T) {
 	url := s.listen(t, "127.0.0.1", s.ssm)
 	s.s3 = ssmtest.NewBucket(region)
 	s.env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+s.listen(t, clientAddress, s.s3), "AWS_ENDPOINT_URL_SSM="+url, "AWS_ENDPOINT_URL_CLOUDFORMATION="+url, "AWS_ACCESS_KEY_ID="+s.ssm.AccessKey, "AWS_SECRET_ACCESS_KEY=x",
-		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE="+s.dir+"/aws", "AWS_SHARED_CREDENTIALS_FILE="+s.dir+"/aws-credentials", "SSH_AUTH_SOCK=", "HOME="+s.dir)
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE="+s.dir+"/aws", "AWS_SHARED_CREDENTIALS_FILE="+s.dir+"/aws-credentials", "SSH_AUTH_SOCK=", "HOME="+s.dir, "TMPDIR="+s.tmp)
 }
 
 // agent does what SSM's agent does on the instance.
