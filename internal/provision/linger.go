@@ -11,6 +11,7 @@ import (
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/slots"
+	"agentworks-deploy/internal/units"
 )
 
 // linger starts the service account's own manager, now and at each boot. It is
@@ -112,11 +113,11 @@ func (r *run) units() []string {
 	if r.Host.Release.Manager != "system" {
 		return []string{fmt.Sprintf("user@%d.service", r.roster.service.UID)}
 	}
-	var units []string
+	var names []string
 	for _, s := range r.Host.Release.Services {
-		units = append(units, strings.TrimSuffix(s, ".service")+".service")
+		names = append(names, units.ServiceUnit(s))
 	}
-	return units
+	return names
 }
 
 // staleProcesses names the processes that belong to one of the units and lack

@@ -12,6 +12,7 @@ import (
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
+	"agentworks-deploy/internal/units"
 )
 
 // platform refuses a machine that lacks what only the platform makes: the
@@ -34,8 +35,8 @@ func (r *run) platform(ctx context.Context) error {
 	} else if !st.IsDir() {
 		missing = append(missing, fmt.Sprintf("the app folder %s (there is a %s)", r.l.App, st.Kind()))
 	}
-	for _, unit := range r.Host.Release.Services {
-		unit = strings.TrimSuffix(unit, ".service") + ".service"
+	for _, service := range r.Host.Release.Services {
+		unit := units.ServiceUnit(service)
 		if !r.anywhere(unit) {
 			missing = append(missing, fmt.Sprintf("the unit %s (in %s)", unit, r.unitFolders()[0]))
 		}

@@ -9,8 +9,8 @@
 // anywhere is finished by the next one (case P-05), and one with nothing to do
 // touches nothing.
 //
-// It may import accounts, hosts, report, safefs, and of the sandbox what reads the
-// files it writes; it must never be imported by what runs as a slot.
+// It may import accounts, hosts, report, safefs, units, and of the sandbox what
+// reads the files it writes; it must never be imported by what runs as a slot.
 package provision
 
 import (

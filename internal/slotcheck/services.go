@@ -12,6 +12,7 @@ import (
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/slots"
+	"agentworks-deploy/internal/units"
 )
 
 // service is one running service of the release.
@@ -33,7 +34,7 @@ func (a *audit) services(ctx context.Context) (running []service, idle []string,
 		names = []string{a.layout.Product + "-workspace", a.layout.Product + "-agent"}
 	}
 	for _, name := range names {
-		unit := name + ".service"
+		unit := units.ServiceUnit(name)
 		u, err := a.sys.Unit(ctx, unit)
 		if err != nil {
 			return nil, nil, fmt.Errorf("ask for %s: %w", unit, err)

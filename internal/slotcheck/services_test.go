@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,6 +72,16 @@ func TestP11ServiceGroupsAreTheKernels(t *testing.T) {
 	s.host.Release.Manager = "system"
 	expectLine(t, s.ask(checkServiceGroups), "FAIL row: ", "-- fix: systemctl restart vs-workspace.service")
 	expectLine(t, newScratch(t).ask(checkServiceGroups), "SKIP row: no service runs", "")
+}
+
+func TestAServiceMayBeNamedWithItsEnding(t *testing.T) {
+	s := withServices(t, "")
+	s.host.Release.Services = []string{"vs-workspace.service", "vs-agent"}
+	running, idle, err := s.audit().services(context.Background())
+	s.must(err)
+	if len(running) != 1 || running[0].Unit != "vs-workspace.service" || !slices.Equal(idle, []string{"vs-agent.service"}) {
+		t.Errorf("%+v, idle %q", running, idle)
+	}
 }
 
 func TestLiveReleaseIsTheOneThatRuns(t *testing.T) {
