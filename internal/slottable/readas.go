@@ -3,12 +3,12 @@ package slottable
 import (
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // readAs reads a file the way an account would: on a thread of its own whose
@@ -61,11 +61,10 @@ func becomeOnFiles(who ids, groups []int) error {
 }
 
 func readRegular(path string, limit int64) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	f, err := safefs.OpenFile(path)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit))
 }
