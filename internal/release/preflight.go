@@ -37,8 +37,8 @@ type Preflight struct {
 const sudoDeadline = 10 * time.Second
 
 // check answers with a FAIL for each thing that is missing or forbids the host to
-// go live, or one OK row. What
-// provisioning makes is fixed by provisioning; unit files are the platform's.
+// go live, or one OK row. What provisioning makes is fixed by provisioning; unit
+// files are the platform's.
 func (p *Preflight) check(ctx context.Context) ([]report.Row, error) {
 	rows := p.Admit(ctx)
 	fail := func(fix *report.Fix, format string, args ...any) {
