@@ -32,12 +32,17 @@ const (
 	exitNoCurl  = 97 // a file should be fetched, and there is no curl
 )
 
-// lockFolder makes $dir, which belongs to this account, and locks it.
+// lockFolder makes $dir, which belongs to this account, and locks it. A half that
+// ends removes it when it is empty, at any moment of this: then it begins again.
 const lockFolder = `
+tries=0
 while :; do
-	[ -d "$dir" ] || mkdir "$dir" 2>/dev/null || [ -d "$dir" ] || exit 96
-	[ "$(stat -c %u "$dir")" = "$(id -u)" ] || { echo "$dir belongs to another account" >&2; exit 96; }
-	exec 9<"$dir"
+	tries=$((tries + 1))
+	[ $tries -le 100 ] || exit 96
+	[ -d "$dir" ] || mkdir "$dir" 2>/dev/null || continue
+	owner=$(stat -c %u "$dir" 2>/dev/null) || continue
+	[ "$owner" = "$(id -u)" ] || { echo "$dir belongs to another account" >&2; exit 96; }
+	{ command exec 9<"$dir"; } 2>/dev/null || continue
 	flock -w 30 9 || exit 93
 	[ /proc/self/fd/9 -ef "$dir" ] && break
 done
