@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv("FLEET_TEST_PEAK"); file != "" {
 		os.Exit(runMeasured(file))
 	}
-	labtest.Main(m)
+	os.Exit(labtest.Main(m))
 }
 
 // measured is cmd run by a small process between it and this one: what the kernel
