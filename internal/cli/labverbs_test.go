@@ -56,7 +56,7 @@ func TestLabExecPassesEverythingThrough(t *testing.T) {
 func TestLabExecPassesAStop(t *testing.T) {
 	l := labtest.Shared(t, labtest.Reference())
 	cmd := exec.Command(filepath.Join(labtest.Binaries(t), program), "lab", "exec", "--name", l.Name, "--",
-		"bash", "-c", "trap 'exit 42' TERM; echo ready; while :; do read -t 1 _ <> <(:); done")
+		"bash", "-c", "trap 'kill $!; exit 42' TERM; sleep infinity & echo ready; wait")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
