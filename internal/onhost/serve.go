@@ -244,7 +244,10 @@ func (s Server) answer(out, log io.Writer, session *Session, r result) int {
 		}
 		e.Data = raw
 	}
-	if r.err = errors.Join(r.err, session.output.full); r.err != nil {
+	if full := session.output.full; full != nil && !errors.Is(r.err, full) {
+		r.err = errors.Join(r.err, full) // the command did not mind its closed pipe
+	}
+	if r.err != nil {
 		e.Error, e.Exit = r.err.Error(), report.CodeOf(r.err)
 	}
 	if err := writeAnswer(out, e, req.Encoding, req.AnswerLimit, keepAnswer); err != nil {

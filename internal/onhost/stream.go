@@ -61,19 +61,38 @@ func (s *stream) Write(p []byte) (int, error) {
 // maxSpool bounds what a program may print where that travels with the answer.
 const maxSpool = 4 << 20
 
-// spool keeps frames for the answer. A program that prints more finds its pipe
-// closed, and full says why.
+// spool keeps frames for the answer, with as much of their payload as maxSpool;
+// neighbours of one stream become one frame. A program that prints more finds its
+// pipe closed, and full says why.
 type spool struct {
 	bytes.Buffer
+	last int // where the last frame begins
+	held int // bytes of payload
 	full error
 }
 
+// Write takes one frame.
 func (s *spool) Write(p []byte) (int, error) {
-	if s.Len()+len(p) > maxSpool {
-		s.full = fmt.Errorf("the command printed more than %d MiB, which is all that comes back over a channel without a stream; it was stopped", maxSpool>>20)
-		return 0, s.full
+	payload := p[frameHeader:]
+	payload = payload[:min(len(payload), maxSpool-s.held)]
+	if len(payload) > 0 {
+		s.add(p[1], payload)
 	}
-	return s.Buffer.Write(p)
+	if frameHeader+len(payload) < len(p) {
+		s.full = fmt.Errorf("the command printed more than %d MiB, which is all that comes back over a channel without a stream; it was stopped", maxSpool>>20)
+		return frameHeader + len(payload), s.full
+	}
+	return len(p), nil
+}
+
+func (s *spool) add(name byte, payload []byte) {
+	s.held += len(payload)
+	if s.Len() == 0 || s.Bytes()[s.last+1] != name {
+		s.last = s.Len()
+		s.Buffer.Write([]byte{frameMark, name, 0, 0, 0, 0})
+	}
+	s.Buffer.Write(payload)
+	binary.BigEndian.PutUint32(s.Bytes()[s.last+2:], uint32(s.Len()-s.last-frameHeader))
 }
 
 // passing is a channel that takes the frames out of a half's standard output.

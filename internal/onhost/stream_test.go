@@ -3,6 +3,7 @@ package onhost
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -73,14 +74,22 @@ func FuzzDemux(f *testing.F) {
 // said, whatever the command ended with.
 func TestOutputWithoutAStream(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		size int
-		code int
-	}{{"all of it", maxSpool - 100, 0}, {"too much", maxSpool + 1, 3}} {
+		name        string
+		size, piece int
+		code        int
+	}{
+		{"all of it", maxSpool - 1, maxSpool, 0}, {"too much", maxSpool, maxSpool, 3},
+		{"all of it bit by bit", maxSpool - 1, 3, 0}, {"too much bit by bit", maxSpool + 100, 3, 3},
+	} {
 		s := testServer()
 		s.Verbs["talk"] = Verb{Role: remote.Admin, Stream: true, Run: func(_ context.Context, s *Session) ([]report.Row, error) {
 			_, _ = s.Stderr.Write([]byte("e"))
-			_, _ = s.Stdout.Write(bytes.Repeat([]byte("o"), c.size))
+			for left := c.size; left > 0; {
+				n, err := s.Stdout.Write(bytes.Repeat([]byte("o"), min(left, c.piece)))
+				if left -= n; err != nil {
+					return nil, fmt.Errorf("wait for it: %w", err)
+				}
+			}
 			return nil, nil
 		}}
 		var out bytes.Buffer
@@ -93,7 +102,7 @@ func TestOutputWithoutAStream(t *testing.T) {
 		if _, err := (&demux{stdout: &stdout, stderr: &stderr, answer: io.Discard}).Write(e.Output); err != nil {
 			t.Error(err)
 		}
-		if c.code == 0 && stdout.Len() != c.size || stderr.String() != "e" {
+		if stdout.Len() != min(c.size, maxSpool-1) || strings.Count(e.Error, "printed more") > 1 || stderr.String() != "e" {
 			t.Errorf("%s: %d bytes, %q", c.name, stdout.Len(), stderr.String())
 		}
 	}
