@@ -19,7 +19,7 @@ import (
 // callNarrow runs c over a channel without streams: what the verb needs on the
 // host is brought there before it begins.
 func (f *Fleet) callNarrow(ctx context.Context, host *hosts.Host, ch remote.Channel, req onhost.Request, c call) (onhost.Envelope, error) {
-	d := &delivery{f: f, host: host, to: ch, role: onhost.Verbs()[c.verb].Role}
+	d := &delivery{f: f, host: host, to: ch}
 	defer d.done(ctx)
 	if c.body == nil {
 		return f.Program.CallNarrow(ctx, ch, req, nil, d.bring, f.Log)
@@ -38,7 +38,6 @@ type delivery struct {
 	f     *Fleet
 	host  *hosts.Host
 	to    remote.Channel
-	role  remote.Role
 	local string          // a folder here for what must be a file first
 	left  []onhost.Parcel // stored with the service account, to be removed there
 }
@@ -71,7 +70,7 @@ func (d *delivery) bring(ctx context.Context, folder string, parcels []onhost.Pa
 				why = nil
 				break
 			}
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || report.CodeOf(err) == report.ExitLocked {
 				return err
 			}
 			why = append(why, err.Error())
@@ -117,15 +116,24 @@ func (d *delivery) bucket(ctx context.Context, folder string, parcel onhost.Parc
 	defer data.Close()
 	sent := &metered{r: data, log: d.f.Log, name: name, size: parcel.Size(), said: time.Now()}
 	address, remove, err := depot.Put(ctx, name+"-"+parcel.SHA256(), sent, parcel.Size())
-	if err != nil {
+	if err == nil {
+		fmt.Fprintf(d.f.Log, "%s: in the bucket, for the host to fetch and verify\n", name)
+		err = parcel.Fetch(ctx, d.to, address, folder)
+	}
+	if remove == nil {
 		return err
 	}
-	fmt.Fprintf(d.f.Log, "%s: in the bucket, for the host to fetch and verify\n", name)
-	err = parcel.Fetch(ctx, d.to, address, folder)
-	if bad := remove(context.WithoutCancel(ctx)); bad != nil {
-		fmt.Fprintf(d.f.Log, "%s: %v\n", name, bad)
+	after, end := afterwards(ctx)
+	defer end()
+	if bad := remove(after); bad != nil {
+		fmt.Fprintf(d.f.Log, "%s: it may be left in the bucket: %v\n", name, bad)
 	}
 	return err
+}
+
+// afterwards is ctx for removing what was brought, also once that has ended.
+func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }
 
 // metered says every few seconds how much of a file has been read.
@@ -168,10 +176,12 @@ func (d *delivery) done(ctx context.Context) {
 			fmt.Fprintf(d.f.Log, "remove what was sent: %v\n", err)
 		}
 	}
+	ctx, end := afterwards(ctx)
+	defer end()
 	for _, parcel := range d.left {
 		ch, err := d.f.channel(d.host, remote.Service)
 		if err == nil {
-			err = parcel.Forget(context.WithoutCancel(ctx), ch, d.halves())
+			err = parcel.Forget(ctx, ch, d.halves())
 		}
 		if err != nil {
 			fmt.Fprintf(d.f.Log, "%s: remove it with the service account: %v\n", filepath.Base(parcel.Path), err)

@@ -52,7 +52,8 @@ type Narrow interface {
 
 // Depot is what a channel also implements that can lay a file down where the
 // host can fetch it. Put returns an address that reads it for a while, and what
-// takes it away again. Where the host file names no place for files, its error
+// takes it away again; that may be set beside an error, where nobody knows whether
+// the file lies there. Where the host file names no place for files, its error
 // says which key would.
 type Depot interface {
 	Put(ctx context.Context, name string, file io.Reader, size int64) (url string, remove func(context.Context) error, err error)

@@ -2,8 +2,10 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -30,26 +32,34 @@ func (c *ssmChannel) Put(ctx context.Context, name string, file io.Reader, size 
 		return "", nil, err
 	}
 	object := "agentworks-deploy/" + name
-	if err := c.s3(ctx, http.MethodPut, object, file, size); err != nil {
-		return "", nil, err
+	remove := func(ctx context.Context) error {
+		_, err := c.s3(ctx, http.MethodDelete, object, nil, 0)
+		return err
+	}
+	unsure, err := c.s3(ctx, http.MethodPut, object, file, size)
+	if err != nil {
+		if !unsure {
+			remove = nil
+		}
+		return "", remove, err
 	}
 	address, err := c.sign(ctx, http.MethodGet, object)
-	return address, func(ctx context.Context) error { return c.s3(ctx, http.MethodDelete, object, nil, 0) }, err
+	return address, remove, err
 }
 
-// s3 calls S3 on one object. The answer's text is not shown: it repeats the
-// signed address.
-func (c *ssmChannel) s3(ctx context.Context, method, object string, body io.Reader, size int64) error {
+// s3 calls S3 on one object. Unsure stands beside an error where S3 may have done
+// what it was asked. The answer's text is not shown: it repeats the signed address.
+func (c *ssmChannel) s3(ctx context.Context, method, object string, body io.Reader, size int64) (unsure bool, err error) {
 	address, err := c.sign(ctx, method, object)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if body != nil {
 		body = io.NopCloser(body) // the caller's to close
 	}
 	req, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
-		return err
+		return false, err
 	}
 	req.ContentLength = size
 	answer, err := c.service.http.Do(req)
@@ -57,13 +67,18 @@ func (c *ssmChannel) s3(ctx context.Context, method, object string, body io.Read
 		if u, ok := err.(*url.Error); ok {
 			err = u.Err
 		}
-		return report.Coded(report.ExitUnfinished, "%s bucket %s: %w", strings.ToLower(method), c.way.Bucket, err)
+		dial, ok := errors.AsType[*net.OpError](err)
+		return !ok || dial.Op != "dial", report.Coded(report.ExitUnfinished, "%s bucket %s: %w", strings.ToLower(method), c.way.Bucket, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode/100 != 2 {
-		return report.Coded(report.ExitUnfinished, "%s %s in bucket %s: S3 answers %s: does the bucket exist in %s, and may profile %q use it?", strings.ToLower(method), object, c.way.Bucket, answer.Status, c.way.Region, c.way.Profile)
+		profile := c.way.Profile
+		if profile == "" {
+			profile = "default"
+		}
+		return false, report.Coded(report.ExitUnfinished, "%s %s in bucket %s: S3 answers %s: does the bucket exist in %s, and may profile %s use it?", strings.ToLower(method), object, c.way.Bucket, answer.Status, c.way.Region, profile)
 	}
-	return nil
+	return false, nil
 }
 
 // sign makes an address for one method on one object. AWS_ENDPOINT_URL_S3

@@ -46,7 +46,10 @@ func TestDepotHandsAFileOver(t *testing.T) {
 func TestDepotFaults(t *testing.T) {
 	c, b := depot(t)
 	b.Deny()
-	_, _, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0)
+	_, remove, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0)
+	if remove != nil {
+		t.Error("a refused file is to be removed")
+	}
 	if report.CodeOf(err) != report.ExitUnfinished || !strings.Contains(err.Error(), "403 Forbidden") || strings.Contains(err.Error(), "Signature") {
 		t.Errorf("%v", err)
 	}
@@ -55,9 +58,44 @@ func TestDepotFaults(t *testing.T) {
 	if report.CodeOf(err) != report.ExitUnfinished || strings.Contains(err.Error(), "Signature") {
 		t.Errorf("%v", err)
 	}
+	elsewhere := httptest.NewServer(http.RedirectHandler("https://elsewhere.example/", http.StatusMovedPermanently))
+	defer elsewhere.Close()
+	t.Setenv("AWS_ENDPOINT_URL_S3", elsewhere.URL)
+	_, _, err = c.Put(t.Context(), "half", bytes.NewReader(nil), 0)
+	if report.CodeOf(err) != report.ExitUnfinished || !strings.Contains(err.Error(), "S3 answers 301") || !strings.Contains(err.Error(), "may profile default use it?") {
+		t.Errorf("%v", err)
+	}
 	c.way.Bucket = ""
 	if _, _, err := c.Put(t.Context(), "half", bytes.NewReader(nil), 0); err == nil || err.Error() != "channels.admin.ssm.bucket is not set" {
 		t.Errorf("%v", err)
+	}
+}
+
+// A caller that is interrupted, or loses the connection, while the file is taken
+// does not know whether it lies there, and can take it away all the same.
+func TestDepotTakesBackWhatMayLieThere(t *testing.T) {
+	c, b := depot(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.ServeHTTP(httptest.NewRecorder(), r)
+		if r.Method == http.MethodPut {
+			interrupt()
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer srv.Close()
+	t.Setenv("AWS_ENDPOINT_URL_S3", srv.URL)
+	_, remove, err := c.Put(ctx, "half", strings.NewReader("program"), 7)
+	if there, _ := b.Objects(); err == nil || remove == nil || len(there) != 1 {
+		t.Fatalf("%v, there: %v", err, there)
+	}
+	if err := remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left, _ := b.Objects(); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

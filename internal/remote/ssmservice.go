@@ -68,7 +68,9 @@ func connectSSM(ctx context.Context, way hosts.SSMChannel, key string) (*ssmServ
 	}
 	cfg.HTTPClient = ownBody{cfg.HTTPClient}
 	return &ssmService{
-		api: ssm.NewFromConfig(cfg), config: cfg, http: &http.Client{Timeout: 15 * time.Minute}, way: way, key: key,
+		api: ssm.NewFromConfig(cfg), config: cfg, way: way, key: key,
+		// A signed address is good for one place: whoever points elsewhere refuses.
+		http:      &http.Client{Timeout: 15 * time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		execution: ssmExecution, firstPoll: ssmFirstPoll, lastPoll: ssmLastPoll, heartbeat: ssmHeartbeat, appears: ssmAppears,
 	}, nil
 }
