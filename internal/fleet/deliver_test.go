@@ -119,6 +119,30 @@ func TestProvisionOverSSMAlone(t *testing.T) {
 	}
 }
 
+// Root does not open what the service account names: a link of that account leads
+// no further than the account itself could go.
+func TestRootReadsNothingThatTheServiceMayNot(t *testing.T) {
+	s := takeSeat(t, ready(t).lab)
+	s.host(t, "alone", ssmByID, ssmByID)
+	if _, stderr, code := s.run(t, "provision", "alone"); code != 0 {
+		t.Fatalf("exit %d\n%s", code, stderr)
+	}
+	sums := rebuilt(t, s, "slotctl")
+	s.lab.CopyIn(t, s.bin+"/slotctl", "/root/slotctl", 0o600)
+	defer s.lab.MustExec(t, "rm", "-f", "/root/slotctl")
+	for _, link := range []string{"/srv/vs/.deploy/" + sums["slotctl"], "/srv/vs/releases/planted/bin/slotctl"} {
+		if _, said, code := s.lab.ExecAs(t, "vs", "/bin/sh", "-c", `mkdir -p "${0%/*}" && ln -s /root/slotctl "$0"`, link); code != 0 {
+			t.Fatal(said)
+		}
+	}
+	defer s.lab.MustExec(t, "rm", "-rf", "/srv/vs/.deploy", "/srv/vs/releases/planted")
+	_, stderr, code := s.run(t, "provision", "alone")
+	if code != 0 || !strings.Contains(stderr, "slotctl: goes in pieces, ") {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+	installed(t, s, sums)
+}
+
 // Five hundred slots are a long answer: it comes in pages and is complete.
 func TestB49FiveHundredSlots(t *testing.T) {
 	s := takeSeat(t, ready(t).lab)

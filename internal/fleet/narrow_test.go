@@ -106,6 +106,47 @@ func TestProvisionThroughTheBucket(t *testing.T) {
 	installed(t, s, sums)
 }
 
+// Of two deploys at once neither takes the other's files: both are right, or one
+// says that the other is at work.
+func TestTwoDeliveriesAtOnce(t *testing.T) {
+	o := ready(t)
+	s := takeSeat(t, o.lab)
+	s.host(t, "alone", ssmByID, ssmByID)
+	s.host(t, "bucket", ssmBucket, ssmBucket)
+	if _, stderr, code := s.run(t, "provision", "alone"); code != 0 {
+		t.Fatalf("exit %d\n%s", code, stderr)
+	}
+	one, other := o.random(t, 100<<10), o.random(t, 100<<10)
+	for _, pair := range [][4]string{{"alone", one, "alone", other}, {"alone", o.random(t, 50<<10), "bucket", o.random(t, 50<<10)}, {"bucket", other, "bucket", other}} {
+		type ended struct {
+			stderr string
+			code   int
+		}
+		done := make(chan ended)
+		for i := 0; i < len(pair); i += 2 {
+			go func() {
+				_, stderr, code := s.run(t, "deploy", pair[i], "--release", pair[i+1])
+				done <- ended{stderr, code}
+			}()
+		}
+		live := 0
+		for range 2 {
+			switch e := <-done; {
+			case e.code == 0:
+				live++
+			case e.code != 4 || !strings.Contains(e.stderr, "another "):
+				t.Errorf("%q: exit %d\n%s", pair, e.code, e.stderr)
+			}
+		}
+		if live == 0 {
+			t.Errorf("%q: neither is live", pair)
+		}
+	}
+	if now, _ := s.s3.Objects(); len(now) > 0 {
+		t.Errorf("left in the bucket: %v", now)
+	}
+}
+
 // A command's output and exit code come back whole, at its end.
 func TestSandboxRunOverSSM(t *testing.T) {
 	o := ready(t)

@@ -175,6 +175,8 @@ func (l *lease) Read(p []byte) (int, error) {
 	}
 }
 
+var errOverCap = fmt.Errorf("more than %d bytes of output", maxAnswer)
+
 // capped collects output up to a bound; what is beyond it is not an answer.
 type capped struct {
 	bytes.Buffer
@@ -183,7 +185,7 @@ type capped struct {
 
 func (c *capped) Write(p []byte) (int, error) {
 	if len(p) > c.left {
-		return 0, fmt.Errorf("more than %d bytes of output", maxAnswer)
+		return 0, errOverCap
 	}
 	c.left -= len(p)
 	return c.Buffer.Write(p)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,6 +53,10 @@ func (f File) script(ctx context.Context, ch remote.Channel, stdin io.Reader, sc
 	switch {
 	case err != nil:
 		return err
+	case exit == exitBusy:
+		return report.Coded(report.ExitLocked, "%s: another delivery is under way", ch)
+	case exit == exitTaken:
+		return report.Coded(report.ExitLocked, "%s: the pieces of %s are gone: another run has taken them: run this again once that has ended", ch, f.called())
 	case exit == exitDamaged:
 		return report.Coded(report.ExitUnfinished, "%s: %s arrived changed: its sha256 is not the one computed here", ch, f.called())
 	case exit == exitNoCurl:
@@ -82,7 +87,8 @@ func (f File) Fetch(ctx context.Context, ch remote.Channel, url, folder string) 
 	return f.script(ctx, ch, strings.NewReader(`url = "`+url+"\"\n"), fetchScript, folder, f.sum)
 }
 
-// pieceScript stores one piece, joinScript makes the file of them. Words:
+// pieceScript stores one piece, joinScript makes the file of them, where no other
+// run that delivers the same has done so. Words:
 // folder, sha256, and the number of the piece or of pieces.
 const (
 	pieceScript = scriptHead + `
@@ -93,9 +99,16 @@ cat >"$dir/in-$2.$3"
 `
 	joinScript = scriptHead + `
 dir=$1 sum=$2 n=$3` + lockFolder + `
+if [ -f "$dir/in-$sum" ]; then
+	case $(sha256sum <"$dir/in-$sum") in "$sum "*) rm -f "$dir/in-$sum".*; exit 0 ;; esac
+fi
 new=$dir/.$sum.agentworks-new i=0
 : >"$new"
-while [ $i -lt "$n" ]; do cat "$dir/in-$sum.$i" >>"$new" && i=$((i + 1)) || exit 94; done
+while [ $i -lt "$n" ]; do
+	[ -f "$dir/in-$sum.$i" ] || { rm -f "$new" "$dir/in-$sum".*; exit 98; }
+	cat "$dir/in-$sum.$i" >>"$new"
+	i=$((i + 1))
+done
 rm -f "$dir/in-$sum".*
 gzip -dc "$new" >"$dir/.$sum.plain.agentworks-new" || exit 94
 rm -f "$new"
@@ -123,22 +136,22 @@ type Pieces struct {
 // CutFor cuts f for ch, to be joined in folder. Its error says that this would be
 // too many.
 func (f File) CutFor(ch remote.Narrow, folder string) (*Pieces, error) {
-	data, err := os.ReadFile(f.Path)
+	file, err := os.Open(f.Path)
 	if err != nil {
 		return nil, report.Coded(report.ExitUnfinished, "read the %s to send: %w", f.called(), err)
 	}
-	var packed bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // the level is a right one
-	if _, err := z.Write(data); err != nil {
-		return nil, err
+	defer file.Close()
+	p := &Pieces{file: f, folder: folder, size: ch.InputLimit(sh(pieceScript, folder, f.sum, strconv.Itoa(maxPieces)))}
+	room := &capped{left: max(p.size, 0) * maxPieces}
+	z, _ := gzip.NewWriterLevel(room, gzip.BestCompression) // the level is a right one
+	_, err = io.Copy(z, file)
+	if err = errors.Join(err, z.Close()); errors.Is(err, errOverCap) {
+		return nil, fmt.Errorf("%s has %d KB, which would be more than %d commands", f.called(), f.size>>10, maxPieces)
 	}
-	if err := z.Close(); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, report.Coded(report.ExitUnfinished, "pack the %s to send: %w", f.called(), err)
 	}
-	p := &Pieces{file: f, folder: folder, packed: packed.Bytes(), size: ch.InputLimit(sh(pieceScript, folder, f.sum, strconv.Itoa(maxPieces)))}
-	if p.size < 1 || p.Count() > maxPieces {
-		return nil, fmt.Errorf("%s has %d KB packed, which would be more than %d commands", f.called(), packed.Len()>>10, maxPieces)
-	}
+	p.packed = room.Bytes()
 	return p, nil
 }
 

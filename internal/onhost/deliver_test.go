@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,6 +75,44 @@ func TestFileGoesInPieces(t *testing.T) {
 		if got, _ := filepath.Glob(folder + "/in-" + strings.Repeat("?", 64)); len(got) > 0 {
 			t.Errorf("%s: kept %v", name, got)
 		}
+	}
+}
+
+// Of two runs that deliver the same, one joins the pieces. The other finds the
+// file, or learns that it is gone.
+func TestPiecesThatAnotherRunTook(t *testing.T) {
+	file, text := fileOf(t, 40_000)
+	folder := filepath.Join(t.TempDir(), "root")
+	ch := small{&paged{Channel: localChannel(t), limit: 1000}}
+	p, err := file.CutFor(ch, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Send(t.Context(), ch, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	whole := filepath.Join(folder, "in-"+file.sum)
+	join := func() error {
+		return file.script(t.Context(), ch, nil, joinScript, folder, file.sum, strconv.Itoa(p.Count()))
+	}
+	if err := join(); err != nil {
+		t.Errorf("joined by another run: %v", err)
+	}
+	if got, _ := os.ReadFile(whole); !bytes.Equal(got, text) {
+		t.Errorf("%d bytes", len(got))
+	}
+	if err := os.Remove(whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := join(); report.CodeOf(err) != report.ExitLocked || !strings.Contains(err.Error(), "another run has taken them") {
+		t.Errorf("used by another run: %v", err)
+	}
+}
+
+func TestFileThatIsTooLargeForPiecesIsNotReadToItsEnd(t *testing.T) {
+	file := File{Path: "/dev/urandom", sum: strings.Repeat("0", 64), size: 1 << 40}
+	if _, err := file.CutFor(small{}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "more than 400 commands") {
+		t.Error(err)
 	}
 }
 

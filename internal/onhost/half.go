@@ -67,15 +67,15 @@ done
 // of its own, proves it, and runs it with the rest of the stream. The lock on
 // the folder passes to the half, which closes it (descriptor 9) once it runs:
 // until then no other upload may remove the file. Every upload removes those
-// before it, and what was delivered for a run that never came (gatherScript), so
-// that neither killed runs nor old versions pile up.
+// before it, so that neither killed runs nor old versions pile up.
 // Words: folder, beginning of the name, sha256, size, "remove" or "keep".
 const uploadScript = scriptHead + `
 dir=$1 old=$2 sum=$3 size=$4 after=$5
-name=$old$sum` + lockFolder + `
+name=$old$sum` + lockFolder + clearFolder + `
 new=$dir/.$name.agentworks-new
-for f in "$dir"/.*.agentworks-new "$dir"/"$old"* "$dir"/body-* "$dir"/in-*; do
-	[ -f "$f" ] && rm -f "$f"
+clear
+for f in "$dir"/"$old"*; do
+	case $f in "$dir"/in-*) ;; *) [ ! -f "$f" ] || rm -f "$f" ;; esac
 done
 head -c "$size" >"$new"
 case $(sha256sum <"$new") in "$sum "*) ;; *) rm -f "$new"; exit 94 ;; esac

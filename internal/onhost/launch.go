@@ -30,6 +30,7 @@ const (
 const (
 	exitMissing = 92 // some of the parcels are nowhere on the host; their names are the output
 	exitNoCurl  = 97 // a file should be fetched, and there is no curl
+	exitTaken   = 98 // pieces that were stored are gone
 )
 
 // lockFolder makes $dir, which belongs to this account, and locks it. A half that
@@ -48,45 +49,63 @@ while :; do
 done
 `
 
+// clearFolder removes what killed runs left in $dir. Of what was delivered ahead
+// only what is old goes: another run may be about to use the rest.
+const clearFolder = `
+clear() {
+	find "$dir/." -mindepth 1 -maxdepth 1 ! -type d "(" -name "half-*" -o -name "body-*" -o -name ".*.agentworks-new" -o -name "in-*" -mmin +30 ")" -delete
+}
+`
+
 // gatherScript looks for each parcel by its digest among what was delivered,
 // what is installed, and what the service account has. Whatever it finds is
 // copied to the account's own folder first and judged then, so that nobody can
-// change it in between. The folder's lock passes to the half, as in uploadScript:
-// until it has opened its body no other run may remove that.
-// Words: folder, LIBEXEC, app, then name, sum, size of each, "--", and those of
-// what follows.
+// change it in between. Root opens nothing that the service account may have put
+// there, which could be a link to a device: a process of that account reads it
+// into a pipe, and has a minute for all there is. The folder's lock passes to the
+// half, as in uploadScript: until it has opened its body no other run may remove
+// that.
+// Words: folder, LIBEXEC, app, service account, then name, sum, size of each,
+// "--", and those of what follows.
 const gatherScript = scriptHead + `
-dir=$1 libexec=$2 app=$3; shift 3
-words=" $* "` + lockFolder + `
-for f in "$dir"/half-* "$dir"/body-* "$dir"/.*.agentworks-new; do
-	[ ! -f "$f" ] || rm -f "$f"
-done
-for f in "$dir"/in-*; do
-	s=${f##*/in-}
-	case $words in *" ${s%%.*} "*) ;; *) rm -f "$f" ;; esac
-done
-missing=
-while [ "$1" != -- ]; do
-	name=$1 sum=$2 size=$3 found=; shift 3
-	new=$dir/.$name.agentworks-new
-	for c in "$dir/in-$sum" "$libexec"/* "$app/.deploy/$sum" "$app"/current/bin/agentworks-deploy "$app"/releases/*/bin/agentworks-deploy "$app"/current/bin/slotctl "$app"/releases/*/bin/slotctl; do
-		[ -f "$c" ] && [ "$(stat -Lc %s -- "$c")" = "$size" ] && timeout 60 head -c "$size" -- "$c" >"$new" 2>/dev/null || continue
-		case $(sha256sum <"$new") in "$sum "*) found=1; break ;; esac
+dir=$1 libexec=$2 app=$3 as=
+[ "$(id -u)" != 0 ] || as="setpriv --reuid=$4 --regid=$4 --init-groups"
+shift 4` + lockFolder + clearFolder + `
+clear
+until=$(($(date +%s) + 60))
+take() {
+	s=$1; shift
+	[ -f "$c" ] && [ "$(stat -Lc %s -- "$c")" = "$size" ] || return 1
+	timeout -s KILL "$s" "$@" head -c "$size" -- "$c" 2>/dev/null 9<&- | timeout -s KILL "$s" head -c "$size" >"$new"
+	case $(sha256sum <"$new") in "$sum "*) ;; *) return 1 ;; esac
+}
+look() {
+	for c in "$dir/in-$sum" "$libexec"/*; do take 60 && return; done
+	for c in "$app/.deploy/$sum" "$app"/current/bin/agentworks-deploy "$app"/releases/*/bin/agentworks-deploy "$app"/current/bin/slotctl "$app"/releases/*/bin/slotctl; do
+		left=$((until - $(date +%s)))
+		[ "$left" -gt 0 ] || return 1
+		take "$left" $as && return
 	done
-	if [ "$found" ]; then
-		chmod 0700 "$new"; mv -f "$new" "$dir/$name-$sum"
+	return 1
+}
+missing= sums=
+while [ "$1" != -- ]; do
+	name=$1 sum=$2 size=$3; shift 3
+	new=$dir/.$name.agentworks-new sums="$sums $sum"
+	if look; then
+		chmod 0700 "$new"; mv -fT "$new" "$dir/$name-$sum"
 		[ $name = half ] || body=--body=$dir/$name-$sum
 	else missing="$missing $name"; fi
 	rm -f "$new"
 done
 shift
 if [ "$missing" ]; then
-	rm -f "$dir"/half-* "$dir"/body-*
+	clear
 	rmdir "$dir" 2>/dev/null || :
 	echo "missing$missing"
 	exit 92
 fi
-rm -f "$dir"/in-*
+for s in $sums; do rm -f "$dir/in-$s" "$dir/in-$s".*; done
 `
 
 // runGathered runs the half that was gathered. Word: its sha256.
@@ -120,7 +139,7 @@ func (p *Program) CallNarrow(ctx context.Context, ch remote.Channel, req Request
 	if body != nil {
 		parcels = append(parcels, Parcel{bodyParcel, *body})
 	}
-	words := []string{folder, layout.Libexec(), layout.App}
+	words := []string{folder, layout.Libexec(), layout.App, layout.Product}
 	for _, f := range parcels {
 		words = append(words, f.name, f.sum, strconv.FormatInt(f.size, 10))
 	}
@@ -138,14 +157,18 @@ func (p *Program) CallNarrow(ctx context.Context, ch remote.Channel, req Request
 	if err := deliver(ctx, folder, wanted); err != nil {
 		return Envelope{}, err
 	}
-	return p.exchange(ctx, ch, how, req, nil, log)
+	e, err = p.exchange(ctx, ch, how, req, nil, log)
+	if gone, ok := errors.AsType[*missingError](err); ok {
+		return e, report.Coded(report.ExitLocked, "%s: %w although it was brought there just now: another run has taken it: run this again once that has ended", ch, gone)
+	}
+	return e, err
 }
 
 // missingError names the parcels that a host has not got.
 type missingError struct{ names []string }
 
 func (e *missingError) Error() string {
-	return "the host did not get " + strings.Join(e.names, " and ")
+	return "the host has no " + strings.Join(e.names, " and ")
 }
 
 // Settle takes over what the script that started a half at self hands to it: its
