@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,25 +37,25 @@ type delivery struct {
 	f     *Fleet
 	host  *hosts.Host
 	to    remote.Channel
-	local string          // a folder here for what must be a file first
+	local *os.File        // what must be a file here first
 	left  []onhost.Parcel // stored with the service account, to be removed there
 }
 
-// spool makes a file of what is to be sent, since its digest goes ahead of it.
+// spool makes a file of what is to be sent, since its digest goes ahead of it. The
+// file has no name from the beginning, so that nothing of a killed run stays here.
 func (d *delivery) spool(body io.Reader, name string) (onhost.File, error) {
-	var err error
-	if d.local, err = os.MkdirTemp("", "agentworks-deploy-send-"); err != nil {
-		return onhost.File{}, err
-	}
-	file, err := os.Create(filepath.Join(d.local, name))
+	file, err := os.CreateTemp("", "agentworks-deploy-send-")
 	if err != nil {
 		return onhost.File{}, err
 	}
-	_, err = io.Copy(file, body)
-	if err = errors.Join(err, file.Close()); err != nil {
+	d.local = file
+	if err := os.Remove(file.Name()); err != nil {
 		return onhost.File{}, err
 	}
-	return onhost.NewFile(file.Name())
+	if _, err := io.Copy(file, body); err != nil {
+		return onhost.File{}, err
+	}
+	return onhost.NamedFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), name)
 }
 
 // bring brings parcels into folder on the host, each the first way that works.
@@ -76,7 +75,7 @@ func (d *delivery) bring(ctx context.Context, folder string, parcels []onhost.Pa
 			why = append(why, err.Error())
 		}
 		if why != nil {
-			return report.Coded(report.ExitUnfinished, "%s has no %s yet, and no way to get it there worked: %s", d.host.Name, filepath.Base(parcel.Path), strings.Join(why, "; "))
+			return report.Coded(report.ExitUnfinished, "%s has no %s yet, and no way to get it there worked: %s", d.host.Name, parcel.Name(), strings.Join(why, "; "))
 		}
 	}
 	return nil
@@ -91,7 +90,7 @@ func (d *delivery) service(ctx context.Context, _ string, parcel onhost.Parcel) 
 	if _, narrow := ch.(remote.Narrow); narrow {
 		return errors.New("the service channel has no stream either")
 	}
-	fmt.Fprintf(d.f.Log, "%s: sent over %s, for root to verify and copy\n", filepath.Base(parcel.Path), ch)
+	fmt.Fprintf(d.f.Log, "%s: sent over %s, for root to verify and copy\n", parcel.Name(), ch)
 	d.left = append(d.left, parcel)
 	return parcel.Store(ctx, ch, d.halves())
 }
@@ -108,7 +107,7 @@ func (d *delivery) bucket(ctx context.Context, folder string, parcel onhost.Parc
 	if !ok {
 		return fmt.Errorf("%s has no bucket", d.to)
 	}
-	name := filepath.Base(parcel.Path)
+	name := parcel.Name()
 	data, err := os.Open(parcel.Path)
 	if err != nil {
 		return err
@@ -165,16 +164,14 @@ func (d *delivery) pieces(ctx context.Context, folder string, parcel onhost.Parc
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.f.Log, "%s: goes in pieces, %d commands\n", filepath.Base(parcel.Path), p.Count()+1)
+	fmt.Fprintf(d.f.Log, "%s: goes in pieces, %d commands\n", parcel.Name(), p.Count()+1)
 	return p.Send(ctx, d.to, d.f.Log)
 }
 
 // done removes what neither side need keep.
 func (d *delivery) done(ctx context.Context) {
-	if d.local != "" {
-		if err := os.RemoveAll(d.local); err != nil {
-			fmt.Fprintf(d.f.Log, "remove what was sent: %v\n", err)
-		}
+	if d.local != nil {
+		_ = d.local.Close() // it was read, and is gone with this
 	}
 	ctx, end := afterwards(ctx)
 	defer end()
@@ -184,7 +181,7 @@ func (d *delivery) done(ctx context.Context) {
 			err = parcel.Forget(ctx, ch, d.halves())
 		}
 		if err != nil {
-			fmt.Fprintf(d.f.Log, "%s: remove it with the service account: %v\n", filepath.Base(parcel.Path), err)
+			fmt.Fprintf(d.f.Log, "%s: remove it with the service account: %v\n", parcel.Name(), err)
 		}
 	}
 }

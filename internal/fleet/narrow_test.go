@@ -1,11 +1,15 @@
 package fleet_test
 
 import (
+	"context"
 	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"agentworks-deploy/internal/remote/ssmtest"
 )
 
 // random is a release of the sample's with so many bytes that pack badly.
@@ -145,6 +149,22 @@ func TestTwoDeliveriesAtOnce(t *testing.T) {
 	if now, _ := s.s3.Objects(); len(now) > 0 {
 		t.Errorf("left in the bucket: %v", now)
 	}
+}
+
+// What a killed run was about to send is gone with it.
+func TestKilledDeliveryLeavesNothingHere(t *testing.T) {
+	o := ready(t)
+	s := takeSeat(t, o.lab)
+	s.host(t, "alone", ssmByID, ssmByID)
+	s.ssm.Play(ssmtest.Faults{Stay: map[string]bool{instance: true}})
+	cmd := s.command(context.Background(), "deploy", "alone", "--release", o.release(t, "killed"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, 20*time.Second, "the command is sent", func() bool { return s.ssm.Calls("SendCommand") > 0 })
+	_ = cmd.Process.Kill() // it may have ended by itself
+	_ = cmd.Wait()
+	s.leftovers(t)
 }
 
 // A command's output and exit code come back whole, at its end.

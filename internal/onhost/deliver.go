@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,14 +27,11 @@ case $(sha256sum <"$new") in "$sum "*) ;; *) rm -f "$new"; exit 94 ;; esac
 mv -f "$new" "$dir/$sum"
 `
 
-// called is what a person knows the file by.
-func (f File) called() string { return filepath.Base(f.Path) }
-
 // Store sends the file over a channel with streams into a folder of the account.
 func (f File) Store(ctx context.Context, ch remote.Channel, folder string) error {
 	file, err := os.Open(f.Path)
 	if err != nil {
-		return report.Coded(report.ExitUnfinished, "read the %s to send: %w", f.called(), err)
+		return report.Coded(report.ExitUnfinished, "read the %s to send: %w", f.name, err)
 	}
 	defer file.Close()
 	return f.script(ctx, ch, io.LimitReader(file, f.size), storeScript, folder, f.sum, strconv.FormatInt(f.size, 10))
@@ -56,13 +52,13 @@ func (f File) script(ctx context.Context, ch remote.Channel, stdin io.Reader, sc
 	case exit == exitBusy:
 		return report.Coded(report.ExitLocked, "%s: another delivery is under way", ch)
 	case exit == exitTaken:
-		return report.Coded(report.ExitLocked, "%s: the pieces of %s are gone: another run has taken them: run this again once that has ended", ch, f.called())
+		return report.Coded(report.ExitLocked, "%s: the pieces of %s are gone: another run has taken them: run this again once that has ended", ch, f.name)
 	case exit == exitDamaged:
-		return report.Coded(report.ExitUnfinished, "%s: %s arrived changed: its sha256 is not the one computed here", ch, f.called())
+		return report.Coded(report.ExitUnfinished, "%s: %s arrived changed: its sha256 is not the one computed here", ch, f.name)
 	case exit == exitNoCurl:
-		return report.Coded(report.ExitUnfinished, "%s: there is no curl to fetch %s with", ch, f.called())
+		return report.Coded(report.ExitUnfinished, "%s: there is no curl to fetch %s with", ch, f.name)
 	case exit != 0:
-		return report.Coded(report.ExitUnfinished, "%s: %s could not be stored (exit %d): %s", ch, f.called(), exit, lastLine(stderr.last()))
+		return report.Coded(report.ExitUnfinished, "%s: %s could not be stored (exit %d): %s", ch, f.name, exit, lastLine(stderr.last()))
 	}
 	return nil
 }
@@ -82,7 +78,7 @@ mv -f "$new" "$dir/in-$sum"
 // read for a while.
 func (f File) Fetch(ctx context.Context, ch remote.Channel, url, folder string) error {
 	if strings.ContainsAny(url, "\"\\\n\r") {
-		return report.Coded(report.ExitUnfinished, "the address to fetch %s from holds a quote or line feed", f.called())
+		return report.Coded(report.ExitUnfinished, "the address to fetch %s from holds a quote or line feed", f.name)
 	}
 	return f.script(ctx, ch, strings.NewReader(`url = "`+url+"\"\n"), fetchScript, folder, f.sum)
 }
@@ -138,7 +134,7 @@ type Pieces struct {
 func (f File) CutFor(ch remote.Narrow, folder string) (*Pieces, error) {
 	file, err := os.Open(f.Path)
 	if err != nil {
-		return nil, report.Coded(report.ExitUnfinished, "read the %s to send: %w", f.called(), err)
+		return nil, report.Coded(report.ExitUnfinished, "read the %s to send: %w", f.name, err)
 	}
 	defer file.Close()
 	p := &Pieces{file: f, folder: folder, size: ch.InputLimit(sh(pieceScript, folder, f.sum, strconv.Itoa(maxPieces)))}
@@ -146,10 +142,10 @@ func (f File) CutFor(ch remote.Narrow, folder string) (*Pieces, error) {
 	z, _ := gzip.NewWriterLevel(room, gzip.BestCompression) // the level is a right one
 	_, err = io.Copy(z, file)
 	if err = errors.Join(err, z.Close()); errors.Is(err, errOverCap) {
-		return nil, fmt.Errorf("%s has %d KB, which would be more than %d commands", f.called(), f.size>>10, maxPieces)
+		return nil, fmt.Errorf("%s has %d KB, which would be more than %d commands", f.name, f.size>>10, maxPieces)
 	}
 	if err != nil {
-		return nil, report.Coded(report.ExitUnfinished, "pack the %s to send: %w", f.called(), err)
+		return nil, report.Coded(report.ExitUnfinished, "pack the %s to send: %w", f.name, err)
 	}
 	p.packed = room.Bytes()
 	return p, nil
@@ -187,7 +183,7 @@ feed:
 		}
 		if time.Since(said) > heartbeat {
 			said = time.Now()
-			fmt.Fprintf(log, "%s: %d of %d pieces sent\n", p.file.called(), sent.Load(), p.Count())
+			fmt.Fprintf(log, "%s: %d of %d pieces sent\n", p.file.name, sent.Load(), p.Count())
 		}
 	}
 	close(next)

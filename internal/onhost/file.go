@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"agentworks-deploy/internal/report"
 )
@@ -13,12 +14,16 @@ import (
 // arrives on a host is compared with that.
 type File struct {
 	Path string
+	name string // what a person knows it by
 	sum  string // sha256 in hex
 	size int64
 }
 
-// NewFile measures the file at path.
-func NewFile(path string) (File, error) {
+// NewFile measures the file at path, which is known by the last word of that.
+func NewFile(path string) (File, error) { return NamedFile(path, filepath.Base(path)) }
+
+// NamedFile is NewFile of a file that a person knows by another name.
+func NamedFile(path, name string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return File{}, report.Coded(report.ExitUnfinished, "read what is to be sent: %w", err)
@@ -29,8 +34,11 @@ func NewFile(path string) (File, error) {
 	if err != nil {
 		return File{}, report.Coded(report.ExitUnfinished, "read what is to be sent: %w", err)
 	}
-	return File{Path: path, sum: fmt.Sprintf("%x", h.Sum(nil)), size: n}, nil
+	return File{Path: path, name: name, sum: fmt.Sprintf("%x", h.Sum(nil)), size: n}, nil
 }
+
+// Name is what a person knows the file by.
+func (f File) Name() string { return f.name }
 
 // SHA256 is the file's digest in hex.
 func (f File) SHA256() string { return f.sum }
