@@ -209,6 +209,7 @@ func TestB55AdminChannelAlone(t *testing.T) {
 		"ssh":      sshRoot,
 		"fleet":    "{ssm: {region: " + region + ", targets: {tag: Name=thelab}}}",
 		"ssh-user": "{ssh: {host: thelab-root}}",
+		"not-root": sshVs,
 	} {
 		s.host(t, name, admin, "")
 		file := filepath.Join(s.dir, "hosts", name+".yaml")
@@ -236,6 +237,38 @@ func TestB55AdminChannelAlone(t *testing.T) {
 		}
 		if got := o.lab.MustExec(t, "stat", "-c", "%U:%G", "/srv/vs/current/frontend/index.html"); got != "vs:vs" {
 			t.Errorf("%s: made by %s", name, got)
+		}
+	}
+	for _, tt := range []struct {
+		args, want string
+		code       int
+	}{
+		{"slotcheck not-root", "not root: this host has no service channel", 2},
+		{"provision not-root --plan", "/var/lib/agentworks-deploy cannot be made): does the admin channel come in as root?", 1},
+		{"slotcheck ssm --set product=nobody-else", "is not provisioned: root cannot become the service account", 1},
+		{"slotcheck ssh --set product=nobody-else", "is not provisioned: root cannot become the service account", 1},
+	} {
+		if stdout, stderr, code := s.run(t, strings.Fields(tt.args)...); code != tt.code || !strings.Contains(stdout+stderr, tt.want) {
+			t.Errorf("%s: exit %d, no %q\n%s%s", tt.args, code, tt.want, stdout, stderr)
+		}
+	}
+	// Nothing of root's is left, its folder included.
+	for _, name := range []string{"ssm", "ssh"} {
+		cmd := s.command(context.Background(), "sandbox", "run", name, "--slot", "slot01", "--dir", crew, "--", "/usr/bin/sleep", "614")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		running := func() bool { _, _, code := s.lab.Exec(t, "pgrep", "-f", "sleep 614"); return code == 0 }
+		until(t, 30*time.Second, "the command runs", running)
+		got := s.lab.MustExec(t, "/bin/sh", "-c", `p=$(pgrep -u vs -f "agentworks-deploy on-hos[t]") && readlink /proc/$p/cwd && grep -E "^(Uid|Gid|CapPrm|CapInh)" /proc/$p/status | tr -s "[:space:]" " "`)
+		vs := strings.Fields(s.lab.MustExec(t, "/bin/sh", "-c", "id -u vs; id -g vs"))
+		want := "/\nUid:" + strings.Repeat(" "+vs[0], 4) + " Gid:" + strings.Repeat(" "+vs[1], 4) + " CapInh: 0000000000000000 CapPrm: 0000000000000000"
+		if strings.TrimSpace(got) != want {
+			t.Errorf("%s: the half is\n%s\nwant\n%s", name, got, want)
+		}
+		s.lab.MustExec(t, "pkill", "-KILL", "-f", "sleep 614")
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 137 {
+			t.Errorf("%s: killed: %v", name, err)
 		}
 	}
 }

@@ -90,7 +90,7 @@ const (
 	pieceScript = scriptHead + `
 dir=$1
 [ -d "$dir" ] || mkdir "$dir" 2>/dev/null || [ -d "$dir" ]
-[ "$(stat -c %u "$dir")" = "$(id -u)" ]
+[ "$(stat -Lc %u "$dir")" = "$(id -u)" ]
 cat >"$dir/in-$2.$3"
 `
 	joinScript = scriptHead + `

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentworks-deploy/internal/hosts"
+	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
 )
 
@@ -27,6 +28,7 @@ const (
 const scriptHead = `set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin; export PATH
 umask 077
+cd /
 body=
 half() { exec env -i PATH="$PATH" HOME="${HOME:-/}" LC_ALL=C.UTF-8 "$@"; }
 `
@@ -149,9 +151,19 @@ func noAnswer(exit int, channel, host string, verb string, stderr string) error 
 	case exitDamaged:
 		return report.Coded(report.ExitUnfinished, "%s: the uploaded on-host half arrived changed", channel)
 	case exitNoFolder:
-		return report.Coded(report.ExitState, "%s is not provisioned: no place for the on-host half: %s", host, provision)
+		if Verbs()[verb].Role == remote.Admin {
+			return report.Coded(report.ExitState, "%s: no place for the on-host half (%s): does the admin channel come in as root?", channel, lastLine(stderr))
+		}
+		return report.Coded(report.ExitState, "%s is not provisioned: no place for the on-host half (%s): %s", host, lastLine(stderr), provision)
 	}
-	if last := lastLine(stderr); last != "" {
+	last := lastLine(stderr)
+	if why, ok := strings.CutPrefix(last, "setpriv: "); ok {
+		if strings.Contains(why, "not permitted") {
+			return report.Coded(report.ExitUsage, "%s: not root: this host has no service channel, and only root can become the service account (%s)", channel, why)
+		}
+		return report.Coded(report.ExitState, "%s is not provisioned: root cannot become the service account (%s): %s", host, why, provision)
+	}
+	if last != "" {
 		return report.Coded(report.ExitUnfinished, "%s: %s ended with %d and no answer: %s", channel, verb, exit, last)
 	}
 	return report.Coded(report.ExitUnfinished, "%s: %s ended with %d and no answer", channel, verb, exit)

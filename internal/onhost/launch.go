@@ -39,9 +39,9 @@ const lockFolder = `
 tries=0
 while :; do
 	tries=$((tries + 1))
-	[ $tries -le 100 ] || exit 96
+	[ $tries -le 100 ] || { echo "$dir cannot be made" >&2; exit 96; }
 	[ -d "$dir" ] || mkdir "$dir" 2>/dev/null || continue
-	owner=$(stat -c %u "$dir" 2>/dev/null) || continue
+	owner=$(stat -Lc %u "$dir" 2>/dev/null) || continue
 	[ "$owner" = "$(id -u)" ] || { echo "$dir belongs to another account" >&2; exit 96; }
 	{ command exec 9<"$dir"; } 2>/dev/null || continue
 	flock -w 30 9 || exit 93
