@@ -244,6 +244,8 @@ func (c *checker) channel(key string, ch Channel) {
 		c.ssm(key+".ssm", ch.SSM)
 	}
 	switch {
+	case len(set) == 0 && key == "channels.service":
+		c.bad(key, "is empty: exactly one of local, lab, ssh, ssm, or no such key, and the admin channel serves for both")
 	case len(set) == 0:
 		c.bad(key, "is missing: exactly one of local, lab, ssh, ssm")
 	case len(set) > 1:
@@ -252,7 +254,11 @@ func (c *checker) channel(key string, ch Channel) {
 }
 
 func (c *checker) ssm(key string, s *SSMChannel) {
-	c.matches(key+".region", s.Region, regionName)
+	if s.Region == "" {
+		c.bad(key+".region", "is missing: the AWS region of the instance, like us-west-2")
+	} else {
+		c.matches(key+".region", s.Region, regionName)
+	}
 	if s.Profile != "" {
 		c.matches(key+".profile", s.Profile, awsWord)
 	}
