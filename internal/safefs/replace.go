@@ -153,7 +153,8 @@ func (n *Node) listXattrs() ([]string, error) {
 	size, err := unix.Listxattr(n.proc(), nil)
 	if err == nil && size > 0 {
 		buf := make([]byte, size+4096)
-		if size, err = unix.Listxattr(n.proc(), buf); err == nil {
+		// Overlayfs counts attributes of its own that it does not list.
+		if size, err = unix.Listxattr(n.proc(), buf); err == nil && size > 0 {
 			return strings.Split(strings.TrimSuffix(string(buf[:size]), "\x00"), "\x00"), nil
 		}
 	}
