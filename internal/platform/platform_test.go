@@ -13,7 +13,7 @@ import (
 func FuzzParseUsers(f *testing.F) {
 	f.Add([]byte(`{"users":[{"id":"u1","disabled":true},{"id":"u2"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, err := parseUsers(data)
+		ids, err := ParseUsers(data)
 		if err != nil && (ids != nil || strings.ContainsAny(err.Error(), "\n\"")) {
 			t.Fatalf("%q: %v, %v", data, ids, err)
 		}

@@ -21,12 +21,13 @@ func EnabledUsers(file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseUsers(data)
+	return ParseUsers(data)
 }
 
-// parseUsers gives the ids of the enabled accounts in a users.json. Disabled
-// ones and those without an id run no commands (case V-01).
-func parseUsers(data []byte) ([]string, error) {
+// ParseUsers gives the ids of the enabled accounts in a users.json. Disabled
+// ones and those without an id run no commands (case V-01). Its errors hold
+// nothing of the content.
+func ParseUsers(data []byte) ([]string, error) {
 	var doc struct {
 		Users []struct {
 			ID       string `json:"id"`
