@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +34,7 @@ func (r *run) accounts(ctx context.Context) (findings, error) {
 			f.add(m.name, "make the group <slot>, %s", idText("gid", m.gid, i))
 		}
 		if m.newUser {
-			f.add(m.name, "make the account <slot>, %s, home %s, shell %s", idText("uid", m.uid, i), r.l.SlotHome("<slot>"), slotShell)
+			f.add(m.name, "make the account <slot>, %s, home %s, shell %s", idText("uid", m.uid, i), r.l.SlotHome("<slot>"), accounts.SlotShell)
 		}
 	}
 	for _, j := range ro.joins {
@@ -48,9 +47,7 @@ func (r *run) accounts(ctx context.Context) (findings, error) {
 			f.add(j.group, "add %s to the group <slot>", j.user)
 		}
 	}
-	for _, name := range ro.shells {
-		f.add(name, "set the login shell of <slot> to %s", slotShell)
-	}
+	r.logins(&f)
 	for _, file := range shadowFiles() {
 		lacks, err := r.shadowless(file)
 		if err != nil {
@@ -98,7 +95,16 @@ func (r *run) survey(ctx context.Context) error {
 }
 
 func (r *run) surveyor(db *accounts.Database) (*survey, error) {
-	local, err := r.lines("/etc/passwd")
+	passwd, err := r.sys.read("/etc/passwd", fileLimit)
+	if err != nil {
+		return nil, err
+	}
+	shadow, err := r.sys.read("/etc/shadow", fileLimit)
+	if err != nil {
+		return nil, err
+	}
+	local := namesIn(passwd)
+	localGroups, err := r.lines("/etc/group")
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +123,8 @@ func (r *run) surveyor(db *accounts.Database) (*survey, error) {
 	return &survey{
 		layout: r.l, block: r.Host.Slots.IDs, db: db, taken: taken,
 		addIDs: func(ctx context.Context, ids []uint32) error { return db.AddIDs(ctx, r.sys.Getent, ids) },
-		local:  func(name string) bool { return local[name] },
+		local:  func(name string) bool { return local[name] }, localGroup: func(name string) bool { return localGroups[name] },
+		unlocked: accounts.Unlocked(passwd, shadow),
 	}, nil
 }
 
@@ -135,10 +142,8 @@ func (r *run) makeAccounts(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range r.roster.shells {
-		if _, err := r.sys.accountTool(ctx, nil, "usermod", "-s", slotShell, name); err != nil {
-			return err
-		}
+	if err := r.closeLogins(ctx); err != nil {
+		return err
 	}
 	return r.repairShadow(ctx)
 }
@@ -190,7 +195,7 @@ func sysusersConfig(l hosts.Layout, ro *roster) []byte {
 			fmt.Fprintf(&b, "g %s %d\n", m.name, m.gid)
 		}
 		if m.newUser {
-			fmt.Fprintf(&b, "u %s %d:%d %q %s %s\n", m.name, m.uid, m.gid, slotComment, l.SlotHome(m.name), slotShell)
+			fmt.Fprintf(&b, "u %s %d:%d %q %s %s\n", m.name, m.uid, m.gid, slotComment, l.SlotHome(m.name), accounts.SlotShell)
 		}
 	}
 	for _, j := range ro.joins {
@@ -216,7 +221,7 @@ func (r *run) addOneByOne(ctx context.Context) error {
 			}
 		}
 		if m.newUser {
-			err := r.account(ctx, "useradd", "-M", "-N", "-u", id(m.uid), "-g", id(m.gid), "-d", r.l.SlotHome(m.name), "-s", slotShell,
+			err := r.account(ctx, "useradd", "-M", "-N", "-u", id(m.uid), "-g", id(m.gid), "-d", r.l.SlotHome(m.name), "-s", accounts.SlotShell,
 				"-c", slotComment, "-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0", m.name)
 			if err != nil {
 				return err
@@ -292,93 +297,16 @@ func (r *run) accountsLock(ctx context.Context) (*safefs.Lock, error) {
 
 func (r *run) lines(file string) (map[string]bool, error) {
 	data, err := r.sys.read(file, fileLimit)
-	if err != nil {
-		return nil, err
-	}
+	return namesIn(data), err
+}
+
+// namesIn are the names that the lines of an account file begin with.
+func namesIn(data []byte) map[string]bool {
 	names := map[string]bool{}
 	for line := range strings.Lines(string(data)) {
 		if name, _, ok := strings.Cut(line, ":"); ok {
 			names[name] = true
 		}
 	}
-	return names, nil
-}
-
-// shadowFile is the closed twin of an account file.
-type shadowFile struct{ path, twin string }
-
-func shadowFiles() []shadowFile {
-	return []shadowFile{{"/etc/shadow", "/etc/passwd"}, {"/etc/gshadow", "/etc/group"}}
-}
-
-// shadowless names our accounts and groups that the open file holds and the
-// closed one lacks: the machine stopped between the two. Without its line in
-// shadow sudo refuses an account.
-func (r *run) shadowless(file shadowFile) ([]string, error) {
-	closed, err := r.lines(file.path)
-	if err != nil || len(closed) == 0 { // a host without shadow files
-		return nil, err
-	}
-	open, err := r.lines(file.twin)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{}
-	if file.twin == "/etc/group" {
-		names = append(names, r.roster.shared.Name)
-	}
-	for _, m := range r.roster.slots {
-		names = append(names, m.name)
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return closed[name] || !open[name] }), nil
-}
-
-// repairShadow adds the missing lines, with a locked password.
-func (r *run) repairShadow(ctx context.Context) error {
-	for _, file := range shadowFiles() {
-		lacks, err := r.shadowless(file)
-		if err != nil {
-			return err
-		}
-		if len(lacks) == 0 {
-			continue
-		}
-		if err := r.addShadowLines(ctx, file, lacks); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *run) addShadowLines(ctx context.Context, file shadowFile, names []string) error {
-	unlock, err := lockAccountFiles(ctx, r.sys.at(accountLock))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	data, err := r.sys.read(file.path, fileLimit)
-	if err != nil {
-		return err
-	}
-	b := bytes.NewBuffer(data)
-	if len(data) > 0 && data[len(data)-1] != '\n' {
-		b.WriteByte('\n')
-	}
-	for _, name := range names {
-		if file.twin == "/etc/group" {
-			fmt.Fprintf(b, "%s:!*::\n", name)
-		} else {
-			fmt.Fprintf(b, "%s:!*:%d::::::\n", name, r.sys.Now().Unix()/86400)
-		}
-	}
-	dir, name, err := safefs.OpenParent(r.sys.at(file.path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	st, err := dir.Lstat(name)
-	if err != nil {
-		return err
-	}
-	return dir.Replace(name, safefs.Content{From: b, UID: -1, GID: -1, Mode: st.Perm(), KeepXattrs: true})
+	return names
 }

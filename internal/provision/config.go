@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"agentworks-deploy/internal/report"
-	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
 )
 
@@ -188,69 +186,3 @@ func (o *jsonObject) encode() []byte {
 	out.WriteByte('\n')
 	return out.Bytes()
 }
-
-// slotTable makes ETC, an empty table where there is none, and the table's lock.
-// A table that exists keeps its content, whatever it is (case P-05); its owner,
-// group and mode are put right.
-func (r *run) slotTable(context.Context) (findings, error) {
-	group := r.serviceGroup()
-	dirs, err := r.etc()
-	if err != nil {
-		return findings{}, err
-	}
-	anything := func(io.Reader) (bool, error) { return true, nil }
-	content := func(text string) func() (io.ReadCloser, error) {
-		return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewBufferString(text)), nil }
-	}
-	return r.files(dirs, []file{
-		{r.l.SlotTable(), rootOwner(), group, 0o640, anything, content("{\"slots\":{}}\n")},
-		{r.l.SlotTableLock(), rootOwner(), rootOwner(), 0o600, anything, content("")},
-	})
-}
-
-// holders refuses a slots.count below a slot that somebody holds: the sudo rule
-// would leave it out, and the holder be locked out unseen. A table that cannot
-// be read is another step's business.
-func (r *run) holders(context.Context) error {
-	data, err := r.sys.read(r.l.SlotTable(), fileLimit)
-	if err != nil || data == nil {
-		return nil
-	}
-	table, err := slots.ParseTable(data, r.l.Prefix)
-	if err != nil {
-		return nil
-	}
-	var cut []string
-	for _, slot := range table.Slots() {
-		if slots.CompareSlots(slot, r.l.Slot(r.l.Count)) > 0 {
-			cut = append(cut, slot)
-		}
-	}
-	if cut == nil {
-		return nil
-	}
-	return report.Coded(report.ExitState, "slots.count %d would lock out who holds %s; nothing was changed; next: raise slots.count in the host file, or release them (agentworks-deploy slots status %s says who they are)",
-		r.l.Count, strings.Join(cut, ", "), r.Host.Name)
-}
-
-// etc is ETC. All products share the parent: it belongs to the group of the one
-// whose slots have the default prefix, to root while there is none, and stays
-// searchable for the others whoever is provisioned last.
-func (r *run) etc() ([]folder, error) {
-	if r.l.Etc() == etcParent {
-		return []folder{{etcParent, "", rootOwner(), r.serviceGroup(), 0o751}}, nil
-	}
-	group := rootOwner()
-	if dir, err := safefs.OpenDir(r.sys.at(etcParent)); err == nil {
-		defer dir.Close()
-		if st, err := dir.Lstat("slots.json"); err == nil {
-			group = owner{"the group of the product with the default prefix", st.GID}
-		}
-	}
-	return []folder{
-		{etcParent, "", rootOwner(), group, 0o751},
-		{r.l.Etc(), "", rootOwner(), r.serviceGroup(), 0o750},
-	}, nil
-}
-
-const etcParent = "/etc/agentworks"

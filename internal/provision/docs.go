@@ -158,7 +158,7 @@ func (t *trees) tree(ctx context.Context, dir *safefs.Dir) error {
 // disarmed takes setuid and setgid away. A file with several names may be
 // anybody's, so then only from what belongs to a slot or the service.
 func (r *run) disarmed(st safefs.Stat) safefs.Attr {
-	if st.Links > 1 && st.UID != int(r.roster.service.UID) && !slices.ContainsFunc(r.roster.slots, func(m member) bool { return int(m.uid) == st.UID }) {
+	if st.Links > 1 && st.UID != int(r.roster.service.UID) && !slices.ContainsFunc(r.roster.everySlot(), func(m member) bool { return int(m.uid) == st.UID }) {
 		return safefs.Keep()
 	}
 	return safefs.Disarmed(st)

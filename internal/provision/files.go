@@ -80,13 +80,14 @@ func (w file) compare(sys System) (string, error) {
 		return "", err
 	}
 	defer dir.Close()
-	st, err := dir.Lstat(name)
+	n, st, listed, err := inspect(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return w.making(), nil
 	}
 	if err != nil {
 		return "", err
 	}
+	defer n.Close()
 	if !st.IsRegular() {
 		return "", report.Coded(report.ExitState, "%s is a %s and not a regular file; it is left alone; next, on the host: look at it, then %s", w.path, st.Kind(), aside(w.path, st))
 	}
@@ -103,6 +104,8 @@ func (w file) compare(sys System) (string, error) {
 		return fmt.Sprintf("replace %s", w.path), nil
 	case w.attr().Diff(st) != "":
 		return fmt.Sprintf("set %s to %s:%s %04o (mode %04o, %s)", w.path, w.user.name, w.group.name, w.mode, st.Perm(), handsOf(st, w.user, w.group)), nil
+	case listed:
+		return fmt.Sprintf("take the ACL from %s (%s:%s %04o)", w.path, w.user.name, w.group.name, w.mode), nil
 	}
 	if _, err := dir.Lstat(safefs.TempName(name)); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("remove what a killed run left beside %s", w.path), err
@@ -136,7 +139,10 @@ func (w file) put(sys System) error {
 		return err
 	}
 	defer content.Close()
-	return dir.Replace(name, safefs.Content{From: content, UID: w.user.id, GID: w.group.id, Mode: w.mode})
+	if err := dir.Replace(name, safefs.Content{From: content, UID: w.user.id, GID: w.group.id, Mode: w.mode}); err != nil {
+		return err
+	}
+	return ensureRegular(sys.at(w.path), w.attr()) // the folder may have given it an ACL
 }
 
 // files looks at folders and the files in them, in this order.
@@ -176,10 +182,22 @@ func (r *run) files(dirs []folder, list []file) (findings, error) {
 
 // programs are LIBEXEC and what is executed there.
 func (r *run) programs(context.Context) (findings, error) {
-	return r.files(r.libexec(), []file{
+	f, err := r.files(r.libexec(), []file{
 		rootProgram(r.l.Slotctl(), r.Slotctl),
 		rootProgram(r.l.AdminHalf(), r.Half),
 	})
+	if err != nil {
+		return f, err
+	}
+	for _, p := range []string{"/usr", "/usr/local", "/etc", "/etc/sudoers.d"} { // what ours stands in
+		switch st, err := r.lstat(p); {
+		case err == nil && st.IsDir():
+			f.notes = append(f.notes, writable("programs", p, st)...)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return f, err
+		}
+	}
+	return f, nil
 }
 
 // libexec is LIBEXEC and the folders on the way that are ours.

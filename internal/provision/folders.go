@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
@@ -57,7 +56,7 @@ func (r *run) folders(list []folder) (findings, error) {
 	parents := opened{sys: r.sys}
 	defer parents.close()
 	for _, w := range list {
-		what, err := compareFolder(&parents, w)
+		what, err := r.compareFolder(&parents, w)
 		if err != nil {
 			return f, err
 		}
@@ -70,7 +69,7 @@ func (r *run) folders(list []folder) (findings, error) {
 	return f, nil
 }
 
-func compareFolder(parents *opened, w folder) (string, error) {
+func (r *run) compareFolder(parents *opened, w folder) (string, error) {
 	dir, err := parents.dir(path.Dir(w.path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("make %s %s", w.place(), w), nil
@@ -78,21 +77,76 @@ func compareFolder(parents *opened, w folder) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	st, err := dir.Lstat(path.Base(w.path))
+	n, st, listed, err := inspect(dir, path.Base(w.path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("make %s %s", w.place(), w), nil
 	}
 	if err != nil {
 		return "", err
 	}
-	if !st.IsDir() {
+	defer n.Close()
+	switch {
+	case st.IsLink(): // it may lead to what users have
+		return "", report.Coded(report.ExitState, "%s is a link and not a folder; it is left alone; next, on the host: look at it, then rm %s, and put the folder that it leads to in its place, where it is the right one", w.path, report.Quote(w.path))
+	case !st.IsDir():
 		return "", report.Coded(report.ExitState, "%s is a %s and not a folder; it is left alone; next, on the host: look at it, then %s", w.path, st.Kind(), aside(w.path, st))
 	}
-	if w.attr().Diff(st) == "" {
+	switch {
+	case w.attr().Diff(st) != "":
+	case listed && !r.mayHaveACL(w.path):
+		return fmt.Sprintf("take the ACL from %s (%s)", w.place(), w), nil
+	default:
 		return "", nil
 	}
 	return fmt.Sprintf("set %s to %s (mode %04o, %s)", w.place(), w, st.Perm(), handsOf(st, w.user, w.group)), nil
 }
+
+// inspect holds the file name in dir and says how it is; listed: somebody is
+// named in one of its ACLs, or would be in those of new files.
+func inspect(dir *safefs.Dir, name string) (n *safefs.Node, st safefs.Stat, listed bool, err error) {
+	if n, err = dir.Open(name); err != nil {
+		return nil, st, false, err
+	}
+	if st, err = n.Stat(); err == nil {
+		for _, kind := range aclsOf(st) {
+			acl, look := n.ACL(kind)
+			listed, err = listed || acl != nil, errors.Join(err, look)
+		}
+	}
+	if err != nil {
+		n.Close()
+	}
+	return n, st, listed, err
+}
+
+// aclsOf are the lists that a file can have.
+func aclsOf(st safefs.Stat) []safefs.ACLKind {
+	switch {
+	case st.IsDir():
+		return []safefs.ACLKind{safefs.AccessACL, safefs.DefaultACL}
+	case st.IsRegular():
+		return []safefs.ACLKind{safefs.AccessACL}
+	}
+	return nil
+}
+
+// withoutACL takes every list away; the mode stays for Ensure to put right.
+func withoutACL(n *safefs.Node) error {
+	st, err := n.Stat()
+	if err != nil {
+		return err
+	}
+	for _, kind := range aclsOf(st) {
+		if _, err := n.EnsureACL(kind, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayHaveACL: whoever collects logs is let in by name. Everywhere else the modes
+// say all.
+func (r *run) mayHaveACL(p string) bool { return p == r.l.Logs() }
 
 // aside is the command that makes room for what belongs at p.
 func aside(p string, st safefs.Stat) string {
@@ -126,11 +180,33 @@ func (r *run) makeFolders(ctx context.Context, list []folder) error {
 		if err != nil {
 			return err
 		}
-		made, _, err := dir.EnsureDir(path.Base(w.path), w.attr())
-		if err != nil {
+		if err := r.makeFolder(dir, w); err != nil {
 			return err
 		}
-		made.Close()
+	}
+	return nil
+}
+
+// makeFolder takes ACLs away before the mode comes: it would be their mask, and
+// wake up what they give. A new folder may have got one from its parent.
+func (r *run) makeFolder(dir *safefs.Dir, w folder) error {
+	have, err := dir.Dir(path.Base(w.path))
+	if err == nil && !r.mayHaveACL(w.path) {
+		err = withoutACL(&have.Node)
+	}
+	if have != nil {
+		have.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	made, diff, err := dir.EnsureDir(path.Base(w.path), w.attr())
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	if diff == "created" {
+		return withoutACL(&made.Node)
 	}
 	return nil
 }
@@ -233,6 +309,9 @@ func ensureRegular(abs string, want safefs.Attr) error {
 	if !st.IsRegular() || st.Links > 1 {
 		return report.Coded(report.ExitState, "%s is a %s with %d names; it is left alone", abs, st.Kind(), st.Links)
 	}
+	if err := withoutACL(n); err != nil {
+		return err
+	}
 	_, err = n.Ensure(want)
 	return err
 }
@@ -255,74 +334,4 @@ func (r *run) slotFolders(context.Context) (findings, error) {
 			folder{r.l.SlotRun(m.name), m.name, user, slotGroup, 0o2770})
 	}
 	return r.folders(list)
-}
-
-// ancestors adds o+x, and nothing else, on the app folder, the docs folder and
-// what they stand in (case P-06).
-func (r *run) ancestors(context.Context) (findings, error) {
-	var f findings
-	var todo []string
-	x := safefs.Attr{UID: -1, GID: -1, Set: 0o001}
-	for _, p := range ancestry(r.l.App, r.l.Docs, r.real.App, r.real.Docs) {
-		dir, err := safefs.OpenDir(r.sys.at(p))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // made by the step "docs", searchable from the start
-		}
-		if err != nil {
-			return f, err
-		}
-		st, err := dir.Stat()
-		dir.Close()
-		switch {
-		case err != nil:
-			return f, err
-		case x.Diff(st) == "":
-		case systemFolder(p):
-			f.notes = append(f.notes, report.Row{State: report.Warn, Check: "ancestors",
-				Detail: fmt.Sprintf("%s is not searchable for slots (mode %04o); it is the system's, so it stays as it is", p, st.Perm()),
-				Fix:    &report.Fix{Where: report.OnHost, Argv: []string{"chmod", "o+x", p}}})
-		default:
-			f.add("", "add o+x to %s (mode %04o)", p, st.Perm())
-			todo = append(todo, p)
-		}
-	}
-	f.apply = func(context.Context) error {
-		for _, p := range todo {
-			dir, err := safefs.OpenDir(r.sys.at(p))
-			if err != nil {
-				return err
-			}
-			_, err = dir.Ensure(x)
-			dir.Close()
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return f, nil
-}
-
-func systemFolder(p string) bool {
-	switch p {
-	case "/", "/srv", "/var", "/var/lib", "/data":
-		return true
-	}
-	return false
-}
-
-// ancestry lists the paths and what they stand in, outermost first, each once.
-func ancestry(paths ...string) []string {
-	seen := map[string]bool{}
-	var all []string
-	for _, p := range paths {
-		names := strings.Split(strings.Trim(p, "/"), "/")
-		for i := range len(names) + 1 {
-			if p := "/" + strings.Join(names[:i], "/"); !seen[p] {
-				seen[p] = true
-				all = append(all, p)
-			}
-		}
-	}
-	return all
 }

@@ -89,7 +89,7 @@ func (r *run) slotManagers() error {
 		return nil
 	}
 	var linger []string
-	for _, m := range r.roster.slots {
+	for _, m := range r.roster.everySlot() {
 		lingers, err := exists(r.sys.at("/var/lib/systemd/linger/" + m.name))
 		if err != nil {
 			return err

@@ -19,8 +19,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"agentworks-deploy/internal/accounts"
@@ -75,6 +78,9 @@ func Run(ctx context.Context, sys System, req Request) ([]report.Row, error) {
 			return r.rows, err
 		}
 	}
+	if err := r.proveSudo(ctx); err != nil {
+		return r.rows, err
+	}
 	if len(r.wrong) > 0 {
 		return r.rows, report.Coded(report.ExitState, "%s", strings.Join(r.wrong, "; "))
 	}
@@ -93,7 +99,7 @@ func (r *run) refuse(format string, args ...any) {
 // that it has the groups.
 func (r *run) steps() []step {
 	return []step{
-		{name: "accounts", look: r.accounts, hold: r.accountsLock},
+		{name: "accounts", look: r.accounts, hold: r.accountsLock, touches: []string{"/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc"}},
 		{name: "ancestors", look: r.ancestors},
 		{name: "app-folders", look: r.appFolders},
 		{name: "slot-folders", look: r.slotFolders},
@@ -114,6 +120,8 @@ type step struct {
 	look func(ctx context.Context) (findings, error)
 	// hold takes a lock for the whole step, but not for a plan.
 	hold func(ctx context.Context) (*safefs.Lock, error)
+	// touches are files that programs of the host write for the step.
+	touches []string
 }
 
 // findings are the differences that one look found, and what ends them all.
@@ -151,7 +159,7 @@ func (r *run) do(ctx context.Context, s step) (failed error) {
 	if len(found.list) > 0 && !r.Plan {
 		fmt.Fprintf(r.Log, "%s: %d to change\n", s.name, len(found.list))
 		if err := found.apply(ctx); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.name, r.frozen(err, s.touches...))
 		}
 		after, err := s.look(ctx)
 		if err != nil {
@@ -172,6 +180,37 @@ func (r *run) do(ctx context.Context, s step) (failed error) {
 	return nil
 }
 
+// frozen is err, with the way out where a file that not even root may change is
+// why: one that the error names, or one of touched.
+func (r *run) frozen(err error, touched ...string) error {
+	var bad *fs.PathError
+	if errors.As(err, &bad) && errors.Is(err, fs.ErrPermission) {
+		p := strings.TrimPrefix(bad.Path, r.sys.Root)
+		touched = []string{p, path.Dir(p)}
+	}
+	for _, p := range touched {
+		if r.isFrozen(p) {
+			return report.Coded(report.ExitState, "%w; %s is immutable or append-only; next, on the host: chattr -i -a %s, and the same again", err, p, report.Quote(p))
+		}
+	}
+	return err
+}
+
+func (r *run) isFrozen(p string) bool {
+	dir, name, err := safefs.OpenParent(r.sys.at(p))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	n, err := dir.Open(name)
+	if err != nil {
+		return false
+	}
+	defer n.Close()
+	frozen, err := n.Frozen()
+	return err == nil && frozen
+}
+
 // rowsOf puts equal differences of many slots into one row.
 func rowsOf(state report.State, check string, list []difference) []report.Row {
 	slots := map[string][]string{}
@@ -186,15 +225,34 @@ func rowsOf(state report.State, check string, list []difference) []report.Row {
 	for _, what := range order {
 		s := slots[what]
 		row := report.Row{State: state, Check: check, Slot: s[0], Detail: what}
-		if len(s) == 1 {
+		switch last := s[len(s)-1]; {
+		case len(s) == 1:
 			row.Detail = strings.ReplaceAll(what, "<slot>", s[0])
-		} else {
-			row.Slot = s[0] + "-" + s[len(s)-1]
+		case numberOf(last)-numberOf(s[0]) == len(s)-1:
+			row.Slot = s[0] + "-" + last
 			row.Detail = fmt.Sprintf("%s (%d slots)", what, len(s))
+		default:
+			row.Detail = fmt.Sprintf("%s (%s)", what, few(s))
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// numberOf is a slot's number, with the digits that its prefix may end in: only
+// differences count.
+func numberOf(slot string) int {
+	n, _ := strconv.Atoi(strings.TrimLeft(slot, "abcdefghijklmnopqrstuvwxyz"))
+	return n
+}
+
+// few words a list that may be long.
+func few(list []string) string {
+	const most = 5
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
 }
 
 // holder is what a lock file says of this run.

@@ -5,17 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/hosts"
-	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/sandbox/slots"
 )
 
-const (
-	slotComment = "AgentWorks slot"
-	slotShell   = "/usr/sbin/nologin"
-)
+const slotComment = "AgentWorks slot"
 
 // roster is one look at the accounts of a product: who there is, and who must
 // be added. Ids of accounts that do not exist yet are the ones they will get.
@@ -23,10 +19,14 @@ type roster struct {
 	service accounts.User
 	shared  accounts.Group
 	slots   []member
+	former  []member // slots above the count; nothing of them is ever removed
 
 	newShared bool
 	joins     []join   // memberships to add
+	leaves    []join   // memberships to take away
 	shells    []string // slots with another login shell
+	unlocked  []string // slots with a password
+	guests    []guest
 }
 
 // member is one slot of the roster.
@@ -53,24 +53,6 @@ func (r *roster) groupIDs() []uint32 {
 	return ids
 }
 
-// conflicts collects everything that forbids provisioning, so that a person
-// sees all of it at once and nothing has been changed (case P-03).
-type conflicts []string
-
-func (c *conflicts) add(format string, args ...any) { *c = append(*c, fmt.Sprintf(format, args...)) }
-
-func (c conflicts) err() error {
-	if len(c) == 0 {
-		return nil
-	}
-	const most = 8
-	list := []string(c)
-	if len(list) > most {
-		list = append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(c)-most))
-	}
-	return report.Coded(report.ExitState, "accounts in conflict, nothing was changed: %s", strings.Join(list, "; "))
-}
-
 // survey is what the accounts are compared with.
 type survey struct {
 	layout hosts.Layout
@@ -80,6 +62,10 @@ type survey struct {
 	// addIDs makes the database know accounts with these ids that it does not list.
 	addIDs func(ctx context.Context, ids []uint32) error
 	local  func(name string) bool // the account is a line of /etc/passwd
+	// localGroup: the group is a line of /etc/group. unlocked: accounts that a
+	// password opens.
+	localGroup func(name string) bool
+	unlocked   map[string]bool
 }
 
 // compare makes the roster, or says what stands against it. The service account
@@ -100,8 +86,16 @@ func (s *survey) compare(ctx context.Context) (*roster, error) {
 			return nil, err
 		}
 	}
+	for _, u := range s.db.Users() {
+		if s.formerSlot(u, r) {
+			g, _ := s.db.Group(u.Name)
+			r.former = append(r.former, member{name: u.Name, uid: u.UID, gid: g.GID})
+		}
+	}
+	slices.SortFunc(r.former, func(a, b member) int { return slots.CompareSlots(a.name, b.name) })
 	s.twins(r, &bad)
 	s.intruders(r, &bad)
+	s.beyond(r, &bad)
 	if err := bad.err(); err != nil {
 		return nil, err
 	}
@@ -273,74 +267,13 @@ func (s *survey) strangers(base uint32, r *roster) []string {
 
 // formerSlot is a slot above the count, left from a time with more of them.
 func (s *survey) formerSlot(u accounts.User, r *roster) bool {
-	return r != nil && strings.HasPrefix(u.Name, s.layout.Prefix) && u.Home == s.layout.SlotHome(u.Name)
+	return r != nil && slots.ValidSlot(s.layout.Prefix, u.Name) && u.Home == s.layout.SlotHome(u.Name) &&
+		!slices.ContainsFunc(r.slots, func(m member) bool { return m.name == u.Name })
 }
 
 func (s *survey) formerGroup(g accounts.Group, r *roster) bool {
 	u, ok := s.db.User(g.Name)
 	return ok && u.GID == g.GID && s.formerSlot(u, r)
-}
-
-// twins finds ids that two names share: whoever shares a slot's uid is that slot.
-func (s *survey) twins(r *roster, bad *conflicts) {
-	users := map[uint32]string{}
-	for _, u := range s.db.Users() {
-		if other, twice := users[u.UID]; twice {
-			s.twin(r, bad, "uid", u.UID, other, u.Name)
-		}
-		users[u.UID] = u.Name
-	}
-	groups := map[uint32]string{}
-	for _, g := range s.db.Groups() {
-		if other, twice := groups[g.GID]; twice {
-			s.twin(r, bad, "gid", g.GID, other, g.Name)
-		}
-		groups[g.GID] = g.Name
-	}
-	for _, m := range r.slots {
-		if other, taken := users[m.uid]; m.newUser && taken {
-			bad.add("%s would get uid %d, which %s has", m.name, m.uid, other)
-		}
-		if other, taken := groups[m.gid]; m.newGroup && taken {
-			bad.add("the group %s would get gid %d, which %s has", m.name, m.gid, other)
-		}
-	}
-	if other, taken := groups[r.shared.GID]; r.newShared && taken {
-		bad.add("the group %s would get gid %d, which %s has", r.shared.Name, r.shared.GID, other)
-	}
-}
-
-func (s *survey) twin(r *roster, bad *conflicts, kind string, id uint32, a, b string) {
-	ours := func(name string) bool {
-		return name == r.shared.Name || name == r.service.Name || slices.ContainsFunc(r.slots, func(m member) bool {
-			return m.name == name && m.newUser // CheckSlot looked at the others
-		})
-	}
-	if ours(a) || ours(b) {
-		bad.add("%s and %s share %s %d", a, b, kind, id)
-	}
-}
-
-// intruders finds slots in groups that would open another slot or the service
-// to them; slotctl refuses such a slot.
-func (s *survey) intruders(r *roster, bad *conflicts) {
-	slot := make(map[string]bool, len(r.slots))
-	for _, m := range r.slots {
-		slot[m.name] = true
-	}
-	for _, g := range s.db.Groups() {
-		closed := slot[g.Name] || g.GID == r.service.GID
-		for _, name := range g.Members {
-			if closed && slot[name] && name != g.Name {
-				bad.add("the slot %s is a member of the group %s: gpasswd -d %s %s", name, g.Name, name, g.Name)
-			}
-		}
-	}
-	for _, m := range r.slots {
-		if m.gid == r.service.GID || m.gid == r.shared.GID {
-			bad.add("the group of %s is gid %d, the one of the service or of all slots", m.name, m.gid)
-		}
-	}
 }
 
 // memberships lists what is missing: the service in every slot's group, and
@@ -355,8 +288,5 @@ func (s *survey) memberships(r *roster) {
 	for _, m := range r.slots {
 		want(r.service.Name, m.name)
 		want(m.name, r.shared.Name)
-		if u, ok := s.db.User(m.name); ok && u.Shell != slotShell {
-			r.shells = append(r.shells, m.name)
-		}
 	}
 }

@@ -115,6 +115,8 @@ func (r *run) wholeSet(ctx context.Context) error {
 	next := "visudo -c, and mend the file that it names"
 	if file := regexp.MustCompile(`(?m)(/[^\s:]+):\d+`).FindStringSubmatch(said); file != nil {
 		next = "visudo -f " + report.Quote(file[1])
+	} else if file := regexp.MustCompile(`(?m)^(/[^\s:]+): (?:bad permissions|wrong owner)`).FindStringSubmatch(said); file != nil {
+		next = "chown root:root " + report.Quote(file[1]) + "; chmod 0440 " + report.Quote(file[1])
 	}
 	return report.Coded(report.ExitState, "the sudo rules of this host are not valid as a whole: %w; next, on the host: %s; then agentworks-deploy provision %s", err, next, r.Host.Name)
 }
