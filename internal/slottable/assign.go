@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"agentworks-deploy/internal/report"
@@ -35,6 +34,7 @@ func (r *run) assign(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	r.unknownUser()
 	strays, err := r.strays(slot, r.User)
 	if err != nil {
 		return "", err
@@ -65,8 +65,7 @@ func (r *run) assign(ctx context.Context) (string, error) {
 		if err := r.disarm(ctx, slot); err != nil {
 			return "", err
 		}
-		r.did("slot-table", slot, "%s holds %s", r.User, slot)
-		err = r.write(slot, r.User)
+		err = r.write(slot, r.User, r.User+" holds "+slot)
 	}
 	if err != nil {
 		return "", err
@@ -80,8 +79,8 @@ func (r *run) pick() (slot string, holds bool, err error) {
 		switch {
 		case r.Slot != "" && r.Slot != held:
 			return "", false, report.Coded(report.ExitState, "%s holds %s already, and a user holds one slot; next: agentworks-deploy slots release %s %s", r.User, held, r.Host, r.User)
-		case !slices.Contains(r.names(), held):
-			return "", false, report.Coded(report.ExitState, "%s holds %s, which no command can run as: %s; next: %s", r.User, held, r.aboveCount(), r.aboveCountNext(r.User))
+		case !r.has(held):
+			return "", false, report.Coded(report.ExitState, "%s holds %s, which no command can run as: %s; next: agentworks-deploy slots release %s %s", r.User, held, r.aboveCount(held), r.Host, r.User)
 		}
 		return held, true, r.identity(held)
 	}
@@ -136,7 +135,7 @@ func (r *run) firstFree() (string, error) {
 	if len(free) == 1 {
 		return "", r.clean(free[0])
 	}
-	return "", report.Coded(report.ExitState, "no free slot is clean: %s; next: clear one (agentworks-deploy slots status %s says who left it), or name one with --adopt", few(passed), r.Host)
+	return "", report.Coded(report.ExitState, "no free slot is clean: %s; next: clear one (agentworks-deploy slots status %s says who held it last), or name one with --adopt", few(passed), r.Host)
 }
 
 // few words a list that may be long.
@@ -154,17 +153,26 @@ func (r *run) clean(slot string) error {
 	if err != nil {
 		return err
 	}
+	if gone := r.missingFolders(slot); gone != nil {
+		return r.notProvisioned(gone)
+	}
 	res, last := found[slot], r.history.last(slot)
 	if res.Clean() || last == r.User {
 		return nil
 	}
-	who := "nobody knows who left it"
-	if last != "" {
-		who = last + " left it"
-	}
+	who := heldLast(last)
 	if r.Adopt {
 		r.row(report.Warn, "slot-residue", slot, "taken over with %s; %s", res, who)
 		return nil
 	}
 	return report.Coded(report.ExitState, "%s is free but not clean: %s; %s; next: name another slot, clear this one, or take it over with --adopt", slot, res, who)
+}
+
+// heldLast says whose the rest in a slot may be: of whoever held it last, and of
+// those before, where it was taken over with what they had left.
+func heldLast(user string) string {
+	if user == "" {
+		return "nobody knows who held it"
+	}
+	return user + " held it last"
 }

@@ -207,6 +207,11 @@ func freeze(s *scratch, path string) error {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return err
 	}
+	return freezeIt(s, path)
+}
+
+// freezeIt makes a file or folder that is there immutable, until the test ends.
+func freezeIt(s *scratch, path string) error {
 	const immutable = 0x10 // FS_IMMUTABLE_FL
 	flag := func(value int) error {
 		f, err := os.Open(path)

@@ -51,7 +51,7 @@ func readHistory(etc *safefs.Dir, name string) (*history, error) {
 		return &history{}, nil
 	}
 	if errors.Is(err, safefs.ErrNotRegular) || errors.Is(err, unix.ELOOP) {
-		return nil, report.Coded(report.ExitState, "%w; next, on the host: look at it, then rm %s, which makes every unclean slot a stranger's", err, path.Join(etc.Path(), name))
+		return nil, report.Coded(report.ExitState, "%w; next, on the host: look at it, then %s, which makes every unclean slot a stranger's", err, aside(etc, name, path.Join(etc.Path(), name)))
 	}
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (r *run) note(slot, user string) error {
 	}
 	c := safefs.Content{From: bytes.NewReader(text), UID: 0, GID: 0, Mode: historyMode}
 	if err := r.etc.Replace(r.historyName(), c); err != nil {
-		return report.Coded(report.ExitState, "who held %s was not noted, so it stays held: %w", slot, err)
+		return report.Coded(report.ExitState, "who held %s was not noted, so it stays held: %w", slot, r.frozen(err))
 	}
 	return nil
 }

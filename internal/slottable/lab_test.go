@@ -79,7 +79,7 @@ func TestLabT12AProcessKeepsASlotUnclean(t *testing.T) {
 	if out := h.Must("slots", "release", "box", "u1"); !strings.Contains(out, "left in place: 1 process") {
 		t.Error(out)
 	}
-	h.fails(1, "slot03 is free but not clean: 1 process; u1 left it", "slots", "assign", "box", "u2", "slot03")
+	h.fails(1, "slot03 is free but not clean: 1 process; u1 held it last", "slots", "assign", "box", "u2", "slot03")
 	var status struct {
 		V     int
 		Slots []struct {

@@ -43,7 +43,7 @@ func (r *run) rebuild() error {
 	old, err := r.etc.ReadFile(r.tableName(), maxTable)
 	gone := errors.Is(err, fs.ErrNotExist)
 	if errors.Is(err, safefs.ErrNotRegular) || errors.Is(err, unix.ELOOP) {
-		return report.Coded(report.ExitState, "%w; next, on the host: look at it, then rm %s; then the same again", err, r.SlotTable())
+		return report.Coded(report.ExitState, "%w; next, on the host: look at it, then %s; then the same again", err, aside(r.etc, r.tableName(), r.SlotTable()))
 	}
 	if err != nil && !gone {
 		return err

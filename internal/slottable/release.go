@@ -3,7 +3,6 @@ package slottable
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"agentworks-deploy/internal/report"
 )
@@ -34,9 +33,6 @@ func (r *run) release(ctx context.Context) (string, error) {
 		}
 		return "", report.Coded(report.ExitState, "%s holds no slot; next: %s", r.User, next)
 	}
-	if _, ok := r.account(slot); !ok {
-		return "", r.notProvisioned(fmt.Errorf("there is no account %s", slot))
-	}
 	take := func(dry bool) error { return r.takeTree(ctx, r.User, slot, "given back to "+r.Product, dry) }
 	if err := r.rehearse(take); err != nil {
 		return "", err
@@ -44,22 +40,27 @@ func (r *run) release(ctx context.Context) (string, error) {
 	if err := take(r.Plan); err != nil {
 		return "", err
 	}
-	if err := r.disarm(ctx, slot); err != nil {
+	if _, ok := r.own(slot); !ok { // the table alone knows it, and gives it up
+		r.row(report.Info, "slot-account", slot, "there is no account of that slot")
+	} else if err := r.disarm(ctx, slot); err != nil {
 		return "", err
 	}
 	if err := r.note(slot, r.User); err != nil {
 		return "", err
 	}
-	r.did("slot-table", slot, "%s is free, left by %s", slot, r.User)
-	if err := r.write(slot, ""); err != nil {
+	if err := r.write(slot, "", slot+" is free, left by "+r.User); err != nil {
 		return "", err
 	}
 	found, err := r.residues(slot)
 	if err != nil {
 		return "", err
 	}
-	if res := found[slot]; !res.Clean() {
+	switch res := found[slot]; {
+	case res.Clean():
+	case r.has(slot):
 		r.row(report.Warn, "slot-residue", slot, "left in place: %s; only %s gets this slot again without --adopt", res, r.User)
+	default:
+		r.row(report.Info, "slot-residue", slot, "left in place: %s; nobody gets this slot: %s", res, r.aboveCount(slot))
 	}
 	return slot, nil
 }

@@ -1,8 +1,11 @@
 package slottable
 
 import (
-	"fmt"
+	"errors"
+	"io/fs"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/safefs"
@@ -40,24 +43,27 @@ func (r Residue) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// residues looks at slots; processes are counted once for all of them.
+// residues looks at slots; processes are counted once for all of them. Where
+// there is no account of a slot, or no folder, there is nothing.
 func (r *run) residues(names ...string) (map[string]Residue, error) {
 	processes, err := accounts.Count(r.sys.Proc)
 	if err != nil {
 		return nil, err
 	}
 	root, err := safefs.OpenDir(r.at(r.SlotsRoot()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, r.notProvisioned(err)
+	}
 	if err != nil {
-		return nil, err
+		return nil, r.blocked(err)
 	}
 	defer root.Close()
 	found := make(map[string]Residue, len(names))
 	for _, slot := range names {
-		account, ok := r.account(slot)
-		if !ok {
-			return nil, r.notProvisioned(fmt.Errorf("there is no account %s", slot))
+		var res Residue
+		if account, ok := r.own(slot); ok {
+			res.Processes = processes[uint32(account.uid)]
 		}
-		res := Residue{Processes: processes[uint32(account.uid)]}
 		for _, f := range []struct {
 			folder string
 			n      *int
@@ -71,9 +77,15 @@ func (r *run) residues(names ...string) (map[string]Residue, error) {
 	return found, nil
 }
 
+// entries of what is no folder are one: the thing itself.
 func entries(root *safefs.Dir, rel string) (int, error) {
 	dir, err := root.Dir(rel)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+		return 1, nil
+	case err != nil:
 		return 0, err
 	}
 	defer dir.Close()

@@ -71,7 +71,7 @@ func scratchSystem(root string, count int) System {
 		var out strings.Builder
 		add := func(name string, id int, member string) {
 			if database == "passwd" {
-				fmt.Fprintf(&out, "%s:x:%d:%d::/srv/vs/slots/home/%s:\n", name, id, id, name)
+				fmt.Fprintf(&out, "%s:x:%d:%d::/srv/vs/slots/home/%s:/usr/sbin/nologin\n", name, id, id, name)
 			} else {
 				fmt.Fprintf(&out, "%s:x:%d:%s\n", name, id, member)
 			}

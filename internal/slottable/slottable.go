@@ -21,9 +21,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/hosts"
@@ -56,12 +60,13 @@ type Request struct {
 	User  string
 	Slot  string // assign: the wanted one; empty: the lowest free one
 	Adopt bool   // assign: take the slot with what somebody else left in it
+	Off   bool   // slots are off: nobody needs one
 	Plan  bool   // say what would change, change nothing
 }
 
 // On is a request to host that says nothing of users yet.
 func On(host *hosts.Host) Request {
-	return Request{Host: host.Name, Layout: host.Layout()}
+	return Request{Host: host.Name, Layout: host.Layout(), Off: host.Slots.Mode == "off"}
 }
 
 // Check refuses words that are wrong whatever the state of the host (exit 2).
@@ -69,7 +74,7 @@ func (r Request) Check() error {
 	if !slots.ValidUserID(r.User) {
 		return report.Coded(report.ExitUsage, "%q is not a user id: letters, digits, '_', '.' and '-', at most 128, not beginning with '.' or '-', and not the name of a shared folder", r.User)
 	}
-	if r.Slot != "" && !slices.Contains(r.names(), r.Slot) {
+	if r.Slot != "" && !r.has(r.Slot) {
 		return report.Coded(report.ExitUsage, "%q is no slot of this host: they are %s to %s", r.Slot, r.Layout.Slot(1), r.Layout.Slot(r.Count))
 	}
 	return nil
@@ -141,6 +146,9 @@ func (r *run) open(ctx context.Context, verb string) (err error) {
 		if errors.As(err, &held) {
 			return report.Coded(report.ExitLocked, "the slot table is in use: %w", err)
 		}
+		if st, look := r.etc.Lstat(path.Base(r.SlotTableLock())); err != nil && look == nil && !st.IsRegular() {
+			return r.inTheWay(err)
+		}
 		if err != nil {
 			return err
 		}
@@ -151,7 +159,7 @@ func (r *run) open(ctx context.Context, verb string) (err error) {
 	}
 	defer docs.Close()
 	if r.users, err = docs.Dir("_users"); err != nil {
-		return err
+		return r.blocked(err)
 	}
 	for _, name := range []string{r.tableName(), r.historyName()} {
 		if r.Plan {
@@ -197,21 +205,62 @@ func (r *run) identity(slot string) error {
 	return nil
 }
 
+// own are the ids of a slot whose account is the slot's and nobody else's. It may
+// be one above the count.
+func (r *run) own(slot string) (ids, bool) {
+	if err := r.db.CheckSlot(slot, r.SlotHome(slot)); err != nil && !errors.Is(err, accounts.ErrMissing) {
+		return ids{}, false
+	}
+	return r.account(slot)
+}
+
+// former are the slots above the count that have an account: provisioning leaves
+// them where it lowers the count.
+func (r *run) former() []string {
+	var names []string
+	for _, u := range r.db.Users() {
+		if slots.ValidSlot(r.Prefix, u.Name) && u.Home == r.SlotHome(u.Name) && !r.has(u.Name) {
+			names = append(names, u.Name)
+		}
+	}
+	slices.SortFunc(names, slots.CompareSlots)
+	return names
+}
+
+// has says whether slot is one of the host's.
+func (r Request) has(slot string) bool { return slices.Contains(r.names(), slot) }
+
 // isSlot says whether an id is a slot's.
 func (r *run) isSlot(uid int) bool {
-	return slices.ContainsFunc(r.names(), func(slot string) bool {
+	return slices.ContainsFunc(slices.Concat(r.names(), r.former()), func(slot string) bool {
 		own, ok := r.account(slot)
 		return ok && own.uid == uid
 	})
 }
 
+// maxCount is the highest slots.count.
+const maxCount = 998
+
 // aboveCount is what is wrong about a slot that is held and not among names.
-func (r *run) aboveCount() string {
-	return fmt.Sprintf("slots.count of the host file is %d", r.Count)
+func (r *run) aboveCount(slot string) string {
+	wrong := fmt.Sprintf("slots.count of the host file is %d", r.Count)
+	if n, err := strconv.Atoi(strings.TrimPrefix(slot, r.Prefix)); err == nil && 0 < n && n <= maxCount && r.Layout.Slot(n) == slot {
+		wrong += fmt.Sprintf(" (raise slots.count to %d and provision, to keep it)", n)
+	}
+	return wrong
 }
 
-func (r *run) aboveCountNext(user string) string {
-	return fmt.Sprintf("raise slots.count and agentworks-deploy provision %s, or agentworks-deploy slots release %s %s", r.Host, r.Host, user)
+// blocked is err, with the next step where something else stands in the place of
+// a folder of the host's.
+func (r *run) blocked(err error) error {
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		return r.inTheWay(err)
+	}
+	return err
+}
+
+func (r *run) inTheWay(err error) error {
+	return report.Coded(report.ExitState, "%w; next: agentworks-deploy provision %s, which says what to do about it", err, r.Host)
 }
 
 func (r *run) notProvisioned(err error) error {

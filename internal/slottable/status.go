@@ -19,6 +19,8 @@ import (
 type Status struct {
 	Table TableStatus  `json:"table"`
 	Slots []SlotStatus `json:"slots"`
+	// WithoutSlot are the enabled accounts of the platform that hold none.
+	WithoutSlot []string `json:"without_slot,omitempty"`
 	// MaxCommands is how many commands of one slot slotctl lets run at once; 0
 	// where its allow-list cannot be read.
 	MaxCommands int `json:"max_commands"`
@@ -57,6 +59,9 @@ func Show(ctx context.Context, sys System, req Request) (st Status, rows []repor
 		r.fail("slot-account", "", r.provision(), "there is no group %s, through which slots share folders", r.SharedGroup())
 	}
 	names := r.showAccounts()
+	if err := r.showFolders(names); err != nil {
+		return st, r.rows, err
+	}
 	found, err := r.residues(names...)
 	if err != nil {
 		return st, r.rows, err
@@ -67,34 +72,45 @@ func Show(ctx context.Context, sys System, req Request) (st Status, rows []repor
 		if s.User == "" {
 			s.Last = r.history.last(slot)
 		}
-		st.Slots = append(st.Slots, s)
+		if r.has(slot) || s.User != "" || !s.Clean() {
+			st.Slots = append(st.Slots, s)
+		}
 		if err := r.showSlot(s); err != nil {
 			return st, r.rows, err
 		}
-		if s.User == "" && s.Clean() && r.identity(slot) == nil {
+		if s.User == "" && s.Clean() && r.has(slot) && r.identity(slot) == nil {
 			free++
 		}
 	}
+	st.WithoutSlot = r.showUsers()
 	st.MaxCommands = r.showMaxCommands()
-	r.row(report.Info, "slots-free", "", "%d of %s free and clean", free, count(len(names), "slot", "slots"))
+	r.row(report.Info, "slots-free", "", "%d of %s free and clean", free, count(r.Count, "slot", "slots"))
 	return st, r.rows, nil
 }
 
 // showAccounts holds every slot against its account, and returns those that have
-// one: the host's, and held ones that a lower slots.count cut off.
+// one or are held: the host's, and those above the count.
 func (r *run) showAccounts() (names []string) {
-	all := r.names()
+	former := r.former()
+	if len(former) > 0 {
+		r.row(report.Info, "slot-account", "", "above slots.count %d: %s; their accounts and folders stay, and no command can run as them", r.Count, few(former))
+	}
+	all := slices.Concat(r.names(), former)
 	for _, slot := range r.table.Slots() {
+		if r.has(slot) {
+			continue
+		}
 		if !slices.Contains(all, slot) {
 			all = append(all, slot)
-			r.fail("slot-account", slot, report.Fix{Where: report.Operator, Note: r.aboveCountNext(r.table.User(slot))},
-				"held by %s, and no command can run as it: %s", r.table.User(slot), r.aboveCount())
 		}
+		r.fail("slot-account", slot, report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "slots", "release", r.Host, r.table.User(slot)}},
+			"held by %s, and no command can run as it: %s", r.table.User(slot), r.aboveCount(slot))
 	}
 	for _, slot := range all {
 		_, exists := r.account(slot)
 		user := r.table.User(slot)
 		switch err := r.db.CheckSlot(slot, r.SlotHome(slot)); {
+		case !r.has(slot): // told above
 		case !exists && user != "":
 			r.fail("slot-account", slot, r.provision(), "held by %s, and there is no such account", user)
 		case !exists:
@@ -103,10 +119,11 @@ func (r *run) showAccounts() (names []string) {
 		case err != nil:
 			r.fail("slot-account", slot, report.Fix{Where: report.OnHost, Note: "where nobody needs that account: userdel " + slot + ", then provision"}, "%v", err)
 		}
-		if exists {
+		if exists || user != "" {
 			names = append(names, slot)
 		}
 	}
+	r.showLogins(names)
 	return names
 }
 
@@ -157,6 +174,16 @@ func (r *run) showTable() (TableStatus, error) {
 			r.fail(wrong.check, "", report.Fix{Where: report.OnHost, Argv: wrong.argv}, "%s: %s", t.Path, wrong.text)
 		}
 	}
+	if n, err := r.etc.Open(r.tableName()); err == nil {
+		acl, err := n.ACL(safefs.AccessACL)
+		n.Close()
+		if err != nil || acl != nil {
+			r.fail("slot-table-acl", "", r.provision(), "%s has an ACL: whoever it names is let in beside root and %s", t.Path, r.Product)
+		}
+	}
+	if st, err := r.etc.Stat(); err == nil && st.Perm()&0o022 != 0 {
+		r.fail("slot-table-folder", "", r.provision(), "%s: mode %04o, so others than root can replace the table", r.Etc(), st.Perm())
+	}
 	if _, err := r.readAsService(); err != nil {
 		fix := r.provision()
 		if len(r.rows) > 0 { // what is wrong with the file itself
@@ -178,12 +205,10 @@ func (r *run) showSlot(s SlotStatus) error {
 		if err := r.showTree(s); err != nil {
 			return err
 		}
+	case !s.Clean() && r.has(s.Slot):
+		r.row(report.Warn, "slot", s.Slot, "free, not clean: %s; %s", s.Residue, heldLast(s.Last))
 	case !s.Clean():
-		last := "nobody knows who left it"
-		if s.Last != "" {
-			last = s.Last + " left it"
-		}
-		r.row(report.Warn, "slot", s.Slot, "free, not clean: %s; %s", s.Residue, last)
+		r.row(report.Info, "slot", s.Slot, "above slots.count, not clean: %s; %s", s.Residue, heldLast(s.Last))
 	}
 	strays, err := r.strays(s.Slot, s.User)
 	for _, user := range strays {
@@ -195,6 +220,9 @@ func (r *run) showSlot(s SlotStatus) error {
 
 // showTree holds the own folder of a holder's tree against how Assign leaves it.
 func (r *run) showTree(s SlotStatus) error {
+	if !r.has(s.Slot) { // told above, and no assign would mend it
+		return nil
+	}
 	own, _ := r.account(s.Slot)
 	info, err := r.users.Lstat(s.User)
 	wrong := ""

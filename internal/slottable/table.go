@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -75,7 +76,7 @@ func readTable(etc *safefs.Dir, name, prefix, host string) (*table, error) {
 	file := path.Join(etc.Path(), name)
 	data, err := etc.ReadFile(name, maxTable)
 	if errors.Is(err, safefs.ErrNotRegular) || errors.Is(err, unix.ELOOP) {
-		return nil, report.Coded(report.ExitState, "%w; next, on the host: look at it, then rm %s; then agentworks-deploy slots rebuild %s", err, file, host)
+		return nil, report.Coded(report.ExitState, "%w; next, on the host: look at it, then %s; then agentworks-deploy slots rebuild %s", err, aside(etc, name, file), host)
 	}
 	if err != nil {
 		return nil, err
@@ -87,26 +88,57 @@ func readTable(etc *safefs.Dir, name, prefix, host string) (*table, error) {
 	return t, nil
 }
 
+// aside is the command that makes room at file, which is name in etc: what is in
+// a folder is kept.
+func aside(etc *safefs.Dir, name, file string) string {
+	if st, err := etc.Lstat(name); err == nil && st.IsDir() {
+		return "mv " + file + " " + file + ".aside"
+	}
+	return "rm " + file
+}
+
 func (r *run) tableName() string { return path.Base(r.SlotTable()) }
 
-// write puts the table in which slot is held by user in place, and reads it as
-// the service account does.
-func (r *run) write(slot, user string) error {
+// write puts the table in which slot is held by user in place, says what that
+// means, and reads it as the service account does.
+func (r *run) write(slot, user, means string) error {
 	text, next, err := r.table.with(r.Prefix, slot, user)
 	if err != nil {
 		return fmt.Errorf("write %s anew: %w", r.SlotTable(), err)
 	}
 	if r.Plan {
+		r.did("slot-table", slot, "%s", means)
 		return nil
 	}
 	// Owner and group stay whatever they are (case T-02); what the service may
 	// not read is found below.
 	c := safefs.Content{From: bytes.NewReader(text), UID: -1, GID: -1, Mode: tableMode, KeepXattrs: true}
 	if err := r.etc.Replace(r.tableName(), c); err != nil {
-		return report.Coded(report.ExitState, "the slot table was not written: %w", err)
+		return report.Coded(report.ExitState, "the slot table was not written: %w", r.frozen(err))
 	}
+	r.did("slot-table", slot, "%s", means)
 	r.table = next
 	return r.readBack(text)
+}
+
+// frozen is err, with the way out where ETC or a file in it is one that not even
+// root may change.
+func (r *run) frozen(err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	for _, name := range []string{".", r.tableName(), r.historyName()} {
+		n, look := r.etc.Open(name)
+		if look != nil {
+			continue
+		}
+		frozen, look := n.Frozen()
+		n.Close()
+		if p := path.Join(r.Etc(), name); look == nil && frozen {
+			return report.Coded(report.ExitState, "%w; next, on the host: chattr -i -a %s, and the same again", err, p)
+		}
+	}
+	return err
 }
 
 const tableMode = 0o640
@@ -124,14 +156,17 @@ func (r *run) keepReadable() error {
 		return err
 	}
 	mode := safefs.Exact(-1, -1, tableMode)
-	if diff := mode.Diff(st); diff != "" {
+	diff := mode.Diff(st)
+	if !r.Plan {
+		if diff, err = n.Ensure(mode); err != nil {
+			return r.frozen(err)
+		}
+	}
+	if diff != "" {
 		r.did("slot-table", "", "%s: %s", r.SlotTable(), diff)
 	}
 	if r.Plan {
 		return nil
-	}
-	if _, err := n.Ensure(mode); err != nil {
-		return err
 	}
 	return r.readBack(nil)
 }

@@ -317,7 +317,10 @@ func (t *tree) report(done, already string) {
 // it: left so by hand, or by programs that free a slot and no more. All of them
 // would be the next holder's to read.
 func (r *run) strays(slot, holder string) ([]string, error) {
-	own, _ := r.account(slot)
+	own, ok := r.own(slot)
+	if !ok || own.gid == r.service.gid {
+		return nil, nil
+	}
 	names, err := r.users.Names()
 	if err != nil {
 		return nil, err

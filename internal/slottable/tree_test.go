@@ -152,7 +152,7 @@ func TestT12AnUncleanSlotIsItsLastHolders(t *testing.T) {
 			before := s.scan()
 			_, _, err = s.assign("u3", "slot01")
 			refused(t, err, report.ExitState, "slot01 is free but not clean: 1 ")
-			refused(t, err, report.ExitState, "u1 left it")
+			refused(t, err, report.ExitState, "u1 held it last")
 			if diff := before.DiffTimes(s.scan()); len(diff) > 0 {
 				t.Errorf("the refusal changed %q", diff)
 			}
@@ -163,7 +163,7 @@ func TestT12AnUncleanSlotIsItsLastHolders(t *testing.T) {
 			s.assigned("u3", "slot01", adopt)
 			s.released("u3")
 			_, _, err = s.assign("u1", "slot01")
-			refused(t, err, report.ExitState, "u3 left it")
+			refused(t, err, report.ExitState, "u3 held it last")
 
 			if left == "process" {
 				s.must(os.RemoveAll(s.root + "/proc/4242"))
@@ -176,7 +176,7 @@ func TestT12AnUncleanSlotIsItsLastHolders(t *testing.T) {
 	s := newScratch(t)
 	s.file("/srv/vs/slots/home/slot01/x", "x", slotID(1), slotID(1), 0o600)
 	_, _, err := s.assign("u1", "slot01")
-	refused(t, err, report.ExitState, "nobody knows who left it")
+	refused(t, err, report.ExitState, "nobody knows who held it")
 }
 
 // process is a process of uid in the scratch host's table.
@@ -258,7 +258,7 @@ func TestShow(t *testing.T) {
 		t.Errorf("%+v", st.Slots)
 	}
 	wantRow(t, rows, report.Pass, "slot-table", "readable by vs")
-	wantRow(t, rows, report.Warn, "slot", "free, not clean: 1 entry in state; u2 left it")
+	wantRow(t, rows, report.Warn, "slot", "free, not clean: 1 entry in state; u2 held it last")
 	wantRow(t, rows, report.Info, "slots-free", "3 of 5 slots free and clean")
 	wantRow(t, rows, report.Warn, "max-commands", "not known")
 	if report.Verdict(rows, false) != report.ExitOK {
