@@ -127,7 +127,7 @@ func Judge(f *Facts, v *Answer, c hosts.Vault) []report.Row {
 	if f.Gateway == nil && !f.GatewayFailed && v == nil {
 		j.add(report.Info, "secret-grants", "neither Vault nor the gateway is configured: grants not checked", nil)
 	}
-	distinct, existence, grants := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	distinct, existence, shared, grants := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, s := range f.Selections {
 		distinct[s.Name] = true
 		known, there := j.exists(s)
@@ -137,15 +137,15 @@ func Judge(f *Facts, v *Answer, c hosts.Vault) []report.Row {
 		if known && !there {
 			j.add(report.Warn, "secret-missing", fmt.Sprintf("%s: %s names %s, which exists nowhere", s.Manifest, s.Field, printable(s.Name)), j.create(s.Name))
 		}
-		if s.Local || known && !there {
-			grants[s.Name] = true
-			continue
+		if s.Local {
+			continue // a project's own secret needs no grant
 		}
-		known, granted := j.granted(s.Name)
-		if known {
+		shared[s.Name] = true
+		asked, granted := j.granted(s.Name)
+		if asked {
 			grants[s.Name] = true
 		}
-		if known && !granted {
+		if asked && !granted && (there || !known) {
 			j.ungranted[s.Name] = append(j.ungranted[s.Name], s)
 		}
 	}
@@ -163,8 +163,11 @@ func Judge(f *Facts, v *Answer, c hosts.Vault) []report.Row {
 	case m == 0:
 		j.add(report.Info, "secret-admission", fmt.Sprintf("0 secrets declared in %d manifest(s)", f.Manifests), nil)
 	default:
-		j.add(report.Info, "secret-admission", fmt.Sprintf("checked %d of %d selected name(s) in %d manifest(s); grants checked for %d of %d",
-			len(existence), m, f.Manifests, len(grants), m), nil)
+		needs := "none needs a grant"
+		if len(shared) > 0 {
+			needs = fmt.Sprintf("grants checked for %d of %d that need one", len(grants), len(shared))
+		}
+		j.add(report.Info, "secret-admission", fmt.Sprintf("checked %d of %d selected name(s) in %d manifest(s); %s", len(existence), m, f.Manifests, needs), nil)
 	}
 	return j.rows
 }

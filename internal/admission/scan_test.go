@@ -370,10 +370,31 @@ func TestK04Gateway(t *testing.T) {
 	})
 	t.Run("not configured", func(t *testing.T) {
 		rows := Judge(mustCollect(t, root, env(nil)), nil, hosts.Vault{})
-		if got := lines(rows, report.Info); len(got) != 2 || !strings.Contains(got[0], "neither Vault nor the gateway is configured") {
+		if got := lines(rows, report.Info); len(got) != 2 || !strings.Contains(got[0], "neither Vault nor the gateway is configured") || !strings.Contains(got[1], "; grants checked for 0 of ") {
 			t.Errorf("rows: %q", got)
 		}
 	})
+}
+
+// The line that says how much is known contradicts none above it.
+func TestGrantsThatAreCounted(t *testing.T) {
+	local, shared := Selection{Name: "OWN", Local: true}, Selection{Name: "ALL", Shared: true}
+	gateway := &Grants{"ALL": true}
+	for name, c := range map[string]struct {
+		facts Facts
+		want  string
+	}{
+		"nobody asked":        {Facts{Selections: []Selection{local, shared, {Name: "GONE"}}}, "checked 3 of 3 selected name(s) in 1 manifest(s); grants checked for 0 of 2 that need one"},
+		"the gateway answers": {Facts{Selections: []Selection{local, shared, {Name: "GONE"}}, Gateway: gateway}, "grants checked for 2 of 2 that need one"},
+		"the gateway fails":   {Facts{Selections: []Selection{local, shared}, GatewayFailed: true}, "grants checked for 0 of 1 that need one"},
+		"a project's own":     {Facts{Selections: []Selection{local}}, "none needs a grant"},
+	} {
+		c.facts.Manifests = 1
+		rows := Judge(&c.facts, nil, hosts.Vault{})
+		if last := rows[len(rows)-1]; last.Check != "secret-admission" || !strings.HasSuffix(last.Detail, c.want) {
+			t.Errorf("%s: %q, want %q", name, last.Detail, c.want)
+		}
+	}
 }
 
 func FuzzManifest(f *testing.F) {
