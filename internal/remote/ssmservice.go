@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
@@ -50,10 +51,11 @@ type ssmService struct {
 	execution, firstPoll, lastPoll, heartbeat, appears time.Duration
 }
 
-// connectSSM loads credentials the way AWS's own tools do. Endpoints follow
+// connectSSM loads credentials the way AWS's own tools do, without the lines that
+// the SDK would write to standard error. Endpoints follow
 // AWS_ENDPOINT_URL_SSM and AWS_ENDPOINT_URL_CLOUDFORMATION.
 func connectSSM(ctx context.Context, way hosts.SSMChannel, key string) (*ssmService, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(way.Region), config.WithSharedConfigProfile(way.Profile), config.WithRetryer(func() aws.Retryer {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(way.Region), config.WithSharedConfigProfile(way.Profile), config.WithLogger(logging.Nop{}), config.WithRetryer(func() aws.Retryer {
 		return retry.NewStandard(patient)
 	}))
 	var missing config.SharedConfigProfileNotExistError
