@@ -144,7 +144,16 @@ func run(ctx context.Context, l *lab.Lab, script string) (string, error) {
 		err = cmd.Wait()
 	}
 	if text := strings.TrimSpace(said.String()); err != nil && text != "" {
-		err = fmt.Errorf("%s (%w)", strings.ReplaceAll(text, "\n", "; "), err)
+		err = &refusal{said: strings.ReplaceAll(text, "\n", "; "), end: err}
 	}
 	return out.String(), err
 }
+
+// refusal is what a script said before it gave up, and wraps how its shell ended.
+type refusal struct {
+	said string
+	end  error
+}
+
+func (r *refusal) Error() string { return r.said }
+func (r *refusal) Unwrap() error { return r.end }
