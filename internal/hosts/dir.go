@@ -53,6 +53,19 @@ func Names(dir string) ([]string, error) {
 	return names, nil
 }
 
+// Overlooked lists the files of dir that somebody probably took for host files:
+// their names end in .yml.
+func Overlooked(dir string) []string {
+	entries, _ := os.ReadDir(dir) // what cannot be read is told by Names
+	var files []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".yml") && !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, e.Name())
+		}
+	}
+	return files
+}
+
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

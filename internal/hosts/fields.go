@@ -35,16 +35,28 @@ func member(v reflect.Value, name string) (reflect.Value, bool) {
 
 // unknownKey says that struct v has no key name, and which one it resembles.
 func unknownKey(v reflect.Value, name string) string {
+	if near := nearest(v, name); near != "" {
+		return fmt.Sprintf("unknown key; did you mean %s?", near)
+	}
+	return "unknown key"
+}
+
+// nearest is the key of struct v that name resembles; empty: none.
+func nearest(v reflect.Value, name string) string {
+	var names []string
+	members(v, func(n string, _ reflect.Value) { names = append(names, n) })
+	return resembled(name, names)
+}
+
+// resembled is the one of names that somebody who wrote name meant; empty: none.
+func resembled(name string, names []string) string {
 	best, near := 3, "" // more slips than two make another word
-	members(v, func(n string, _ reflect.Value) {
+	for _, n := range names {
 		if d := slips(name, n); d < best && d < len(n) {
 			best, near = d, n
 		}
-	})
-	if near == "" {
-		return "unknown key"
 	}
-	return fmt.Sprintf("unknown key; did you mean %s?", near)
+	return near
 }
 
 // slips counts the letters to put in, take out, change or swap with the next to

@@ -55,7 +55,7 @@ func loopback(host string) bool {
 // Admit says what forbids the host to go live, with file, line and key; nil
 // where nothing does.
 func (l *Loaded) Admit() error {
-	c := &checker{Loaded: l}
+	c := newChecker(l)
 	for _, f := range l.Host.LiveFaults() {
 		c.bad(f.Key, "%s", f.Text)
 	}

@@ -1,12 +1,16 @@
 package hosts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"agentworks-deploy/internal/report"
@@ -36,6 +40,9 @@ type Loaded struct {
 	// "AGENTWORKS_DEPLOY_LAB", "--set".
 	source map[string]string
 	lines  map[string]int
+	// What could not be read, and the keys that must not be judged for it.
+	problems []*Problem
+	unread   map[string]bool
 }
 
 // Defaults are the values of a host file that says nothing.
@@ -66,20 +73,34 @@ func Load(dir, name string, environ []string, settings []Setting) (*Loaded, erro
 		if bare != name && slices.Contains(known, bare) {
 			return nil, report.Coded(report.ExitUsage, "unknown host %q: type %s", name, bare)
 		}
+		if slices.Contains(Overlooked(dir), name+".yml") {
+			return nil, report.Coded(report.ExitUsage, "unknown host %q: rename %s.yml to %s.yaml", name, filepath.Join(dir, name), name)
+		}
 		return nil, report.Coded(report.ExitUsage, "unknown host %q: there is no %s (hosts here: %s)", name, file, strings.Join(known, ", "))
 	}
 	if err != nil {
 		return nil, report.Coded(report.ExitUsage, "read host file: %w", err)
 	}
-	l := &Loaded{Host: Defaults(), File: file, source: map[string]string{}}
-	if l.lines, err = readYAML(&l.Host, file, data); err != nil {
+	l, err := read(file, data)
+	if err != nil {
 		return nil, &report.CodedError{Code: report.ExitUsage, Err: err}
-	}
-	for key, line := range l.lines {
-		l.source[key] = fmt.Sprintf("%s:%d", file, line)
 	}
 	l.Host.Name = name
 	return l, l.finish(environ, settings)
+}
+
+// read makes the values of one file's text over the defaults.
+func read(file string, data []byte) (*Loaded, error) {
+	l := &Loaded{Host: Defaults(), File: file, source: map[string]string{}}
+	r, err := readYAML(&l.Host, file, data)
+	if err != nil {
+		return nil, err
+	}
+	l.lines, l.problems, l.unread = r.lines, r.problems, r.unread
+	for key, line := range l.lines {
+		l.source[key] = fmt.Sprintf("%s:%d", file, line)
+	}
+	return l, nil
 }
 
 // FromSettings makes a host without a file, for a command that runs on the
@@ -93,23 +114,43 @@ func FromSettings(name string, environ []string, settings []Setting) (*Loaded, e
 
 // finish applies the upper layers, derives what was left out, and checks.
 func (l *Loaded) finish(environ []string, settings []Setting) error {
-	if err := l.environment(environ); err != nil {
-		return &report.CodedError{Code: report.ExitUsage, Err: err}
-	}
+	l.environment(environ)
 	for _, s := range settings {
 		if err := setText(&l.Host, s.Key, s.Value); err != nil {
-			return report.Coded(report.ExitUsage, "%s: %s: %w", s.Flag, s.Key, err)
+			l.unusable(s.Key, &Problem{File: s.Flag, Key: s.Key, Text: err.Error()})
+			continue
 		}
 		l.source[s.Key] = s.Flag
 	}
 	l.derive()
-	if problems := l.check(); len(problems) > 0 {
+	if problems := append(l.problems, l.check()...); len(problems) > 0 {
+		// In the order of the file, then what is missing, then what came from elsewhere.
+		slices.SortStableFunc(problems, func(a, b *Problem) int { return cmp.Compare(l.order(a), l.order(b)) })
 		return &report.CodedError{Code: report.ExitUsage, Err: &Problems{problems}}
 	}
 	return nil
 }
 
-func (l *Loaded) environment(environ []string) error {
+func (l *Loaded) order(p *Problem) int {
+	switch {
+	case p.File != l.File:
+		return math.MaxInt
+	case p.Line == 0: // what is missing
+		return math.MaxInt - 1
+	}
+	return p.Line
+}
+
+// unusable notes a value of an upper layer that nothing was set from.
+func (l *Loaded) unusable(key string, p *Problem) {
+	l.problems = append(l.problems, p)
+	if l.unread == nil {
+		l.unread = map[string]bool{}
+	}
+	l.unread[key] = true
+}
+
+func (l *Loaded) environment(environ []string) {
 	keys := map[string]string{}
 	for _, key := range knownKeys() {
 		keys[envName(key)] = key
@@ -128,15 +169,19 @@ func (l *Loaded) environment(environ []string) error {
 				}
 			}
 		case !known:
-			return fmt.Errorf("environment variable %s names no setting", name)
+			text := "environment variable " + name + " names no setting"
+			if near := resembled(name, append(slices.Sorted(maps.Keys(keys)), EnvDir, EnvLab)); near != "" {
+				text += "; did you mean " + near + "?"
+			}
+			l.problems = append(l.problems, &Problem{Text: text})
 		default:
 			if err := setText(&l.Host, key, value); err != nil {
-				return fmt.Errorf("environment variable %s: %w", name, err)
+				l.unusable(key, &Problem{File: "environment variable " + name, Text: err.Error()})
+				continue
 			}
 			l.source[key] = name
 		}
 	}
-	return nil
 }
 
 func envName(key string) string {
@@ -193,6 +238,11 @@ func shown(leaf reflect.Value) string {
 			words[i] = redact(w)
 		}
 		return "[" + strings.Join(words, ", ") + "]"
+	case int:
+		if v == 0 {
+			return "" // as an empty text: nobody decided
+		}
+		return strconv.Itoa(v)
 	case *LocalChannel:
 		return "{}"
 	default:

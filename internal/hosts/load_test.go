@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -57,7 +58,7 @@ func TestLayersOverrideEachOther(t *testing.T) {
 func TestAKeyThatIsPresentCountsEvenWhenEmpty(t *testing.T) {
 	for text, problem := range map[string]string{
 		"slots: {count: }":       "x.yaml:2: slots.count: 0 is not between 1 and 998",
-		"slots: {prefix: ''}":    `x.yaml:2: slots.prefix: "" does not match`,
+		"slots: {prefix: ''}":    `x.yaml:2: slots.prefix: is empty`,
 		"paths: {app: }":         "x.yaml:2: paths.app: is empty",
 		"release: {manager: ~ }": `x.yaml:2: release.manager: "" is none of user, system`,
 		"tier: ''":               `x.yaml:2: tier: "" is none of single, team`,
@@ -91,6 +92,8 @@ func TestBadHostFilesNameFileLineAndKey(t *testing.T) {
 		{"product: vs\nslots: 3\n", "x.yaml:2: slots: wants keys and values, has a number"},
 		{"product: vs\nretired: tool\n", "x.yaml:2: retired: wants a list, has text"},
 		{"product: vs\nretired:\n  - a\n  - 2\n", "x.yaml:4: retired: wants a list of texts, has a number"},
+		{"product: vs\nrelease: {health: [localhost:8000]}\n", "release.health: wants a list of texts, has a key and a value (put quotes round a text with a colon) in it"},
+		{"product: vs\nlisten: {address: {a: b}}\n", "listen.address: wants text, has a key and a value (put quotes round a text with a colon)"},
 		{"product: &a vs\ntier: *a\n", "an anchor or alias"},
 		{"product: vs\n---\nproduct: vs\n", "holds more than one document"},
 		{"product: vs\nchannels: {admin: {local: {x: 1}}}\n", "x.yaml:2: channels.admin.local.x: unknown key"},
@@ -137,11 +140,17 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{"two ways", "product: vs\nchannels: {admin: {local: {}, lab: {name: a}}, service: {local: {}}}\n", "x.yaml:2: channels.admin: has local and lab: exactly one"},
 		{"a service channel without a way", "product: vs\nchannels: {admin: {local: {}}, service: }\n", "x.yaml:2: channels.service: is empty: exactly one of local, lab, ssh, ssm, or no such key"},
 		{"a service channel alone", "product: vs\nchannels: {service: {local: {}}}\n", "x.yaml:2: channels.admin: is missing"},
-		{"lab without name", "product: vs\nchannels: {admin: {lab: }, service: {local: {}}}\n", "x.yaml:2: channels.admin.lab.name: "},
+		{"lab without name", "product: vs\nchannels: {admin: {lab: }, service: {local: {}}}\n", "x.yaml:2: channels.admin.lab.name: is missing"},
 		{"ssh option as host", "product: vs\nchannels: {admin: {ssh: {host: -oProxyCommand=x}}, service: {local: {}}}\n", "channels.admin.ssh.host: "},
-		{"ssh without host", "product: vs\nchannels: {admin: {ssh: {}}, service: {local: {}}}\n", "channels.admin.ssh.host: "},
+		{"ssh without host", "product: vs\nchannels: {admin: {ssh: {}}, service: {local: {}}}\n", "channels.admin.ssh.host: is missing"},
+		{"ssh with an empty host", "product: vs\nchannels: {admin: {ssh: {host: ''}}}\n", "channels.admin.ssh.host: is empty"},
+		{"ssm without instance", "product: vs\nchannels: {admin: {ssm: {region: us-west-2}}, service: {local: {}}}\n", "channels.admin.ssm.instance: is missing: exactly one of id, tag"},
 		{"ssm without region", "product: vs\nchannels: {admin: {ssm: {instance: {id: i-0123456789abcdef0}}}}\n", "channels.admin.ssm.region: is missing"},
-		{"ssm without instance", "product: vs\nchannels: {admin: {ssm: {region: us-west-2}}, service: {local: {}}}\n", "channels.admin.ssm.instance: wants exactly one"},
+		{"ssm stack without output", "product: vs\nchannels: {admin: {ssm: {region: us-west-2, instance: {stack: a}}}}\n", "channels.admin.ssm.instance.output: is missing: stack goes with one"},
+		{"vault without mount", "product: vs\nvault: {address: 'https://x/'}\n" + both, "vault.mount: is missing: address goes with one"},
+		{"half an approle", "product: vs\nvault: {approle: {role_id_file: /a/b}}\n" + both, "vault.approle.secret_id_file: is missing"},
+		{"listener", "product: vs\nlisten: {address: \"8000\"}\n" + both, "listen.address: \"8000\" is not host:port"},
+		{"listener of many colons", "product: vs\nlisten: {address: \"::1:8000\"}\n" + both, "is not host:port"},
 		{"ssm twice", "product: vs\nchannels: {admin: {ssm: {region: us-west-2, instance: {id: i-0123456789abcdef0, tag: a=b}}}, service: {local: {}}}\n", "wants exactly one"},
 		{"unit name", "product: vs\nrelease: {services: ['a b']}\n" + both, "release.services: "},
 		{"health", "product: vs\nrelease: {health: ['ftp://x/']}\n" + both, "release.health: is not an http or https address"},
@@ -165,7 +174,9 @@ func TestBadUpperLayersSayWhichOne(t *testing.T) {
 		settings []Setting
 		want     string
 	}{
-		{[]string{"AGENTWORKS_DEPLOY_SLOTS_CUONT=3"}, nil, "environment variable AGENTWORKS_DEPLOY_SLOTS_CUONT names no setting"},
+		{[]string{"AGENTWORKS_DEPLOY_SLOTS_CUONT=3"}, nil, "environment variable AGENTWORKS_DEPLOY_SLOTS_CUONT names no setting; did you mean AGENTWORKS_DEPLOY_SLOTS_COUNT?"},
+		{[]string{"AGENTWORKS_DEPLOY_LABEL=x"}, nil, "AGENTWORKS_DEPLOY_LABEL names no setting; did you mean AGENTWORKS_DEPLOY_LAB?"},
+		{[]string{"AGENTWORKS_DEPLOY_TOKEN=x"}, nil, "AGENTWORKS_DEPLOY_TOKEN names no setting"},
 		{[]string{"AGENTWORKS_DEPLOY_SLOTS_COUNT=x"}, nil, `environment variable AGENTWORKS_DEPLOY_SLOTS_COUNT: wants a whole number, has "x"`},
 		{[]string{"AGENTWORKS_DEPLOY_SLOTS_COUNT="}, nil, "AGENTWORKS_DEPLOY_SLOTS_COUNT: wants a whole number"},
 		{[]string{"AGENTWORKS_DEPLOY_SLOTS_COUNT=0"}, nil, "AGENTWORKS_DEPLOY_SLOTS_COUNT: slots.count: 0 is not between"},
@@ -178,6 +189,117 @@ func TestBadUpperLayersSayWhichOne(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || report.CodeOf(err) != report.ExitUsage {
 			t.Errorf("%v %v: %v, want %q", c.environ, c.settings, err, c.want)
 		}
+	}
+}
+
+// All faults of a file are told at once, in its order, and none that only
+// follows from another one.
+func TestEveryFaultOfAFileAtOnce(t *testing.T) {
+	const both = "channels: {admin: {local: {}}}\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string // what each problem says, without the file
+	}{
+		"kinds do not hide values": {
+			"product: X Y\nslots: {count: many, mode: maybe, cuont: 3}\ntier: big\npaths: {app: /etc/x, docs: rel}\n" + both,
+			[]string{
+				`:1: product: "X Y" does not match ^[a-z][a-z0-9-]{0,22}[a-z0-9]$`,
+				":2: slots.count: wants a whole number, has text",
+				":2: slots.cuont: unknown key; did you mean count?",
+				`:2: slots.mode: "maybe" is none of off, optin, on`,
+				`:3: tier: "big" is none of single, team`,
+				`:4: paths.docs: "rel" is not an absolute path of letters, digits and _./+@-: unit files, sudo rules and mounts would read it in another way`,
+				`:4: paths.app: "/etc/x" belongs to the system`,
+			},
+		},
+		"what a product follows from": {both, []string{": product: is missing: the service account and the prefix of its units"}},
+		"a product of the wrong kind": {"product: [a]\n" + both, []string{":1: product: wants text, has a list"}},
+		"nothing in it":               {"tier: team\n", []string{": product: is missing: the service account and the prefix of its units", ": channels.admin: is missing: exactly one of local, lab, ssh, ssm"}},
+		"a mistyped key stands for the one that is missing": {
+			"prodcut: vs\nchannels: {admin: {ssh: {hots: a}}}\n",
+			[]string{":1: prodcut: unknown key; did you mean product?", ":2: channels.admin.ssh.hots: unknown key; did you mean host?"},
+		},
+		"a mistyped way":              {"product: vs\nchannels: {admin: {shs: {host: a}}}\n", []string{":2: channels.admin.shs: unknown key; did you mean ssh?"}},
+		"a section of the wrong kind": {"product: vs\nchannels: 3\n", []string{":2: channels: wants keys and values, has a number"}},
+		"every item of a list": {
+			"product: vs\nretired: [a b, 3, c d]\n" + both,
+			[]string{
+				":2: retired: wants a list of texts, has a number (put quotes round it for text) in it",
+				`:2: retired: "a b" does not match ^[A-Za-z0-9_][A-Za-z0-9:_.@-]*$`, `:2: retired: "c d" does not match ^[A-Za-z0-9_][A-Za-z0-9:_.@-]*$`,
+			},
+		},
+		"both ends of a channel": {
+			"product: vs\nchannels:\n  admin: {ssh: {port: 70000}}\n  service: {ssm: {}}\n",
+			[]string{
+				":3: channels.admin.ssh.host: is missing", ":3: channels.admin.ssh.port: 70000 is not between 0 and 65535",
+				":4: channels.service.ssm.region: is missing: the AWS region of the instance, like us-west-2", ":4: channels.service.ssm.instance: is missing: exactly one of id, tag, stack with output, or the channel's targets",
+			},
+		},
+	} {
+		dir := write(t, c.text)
+		_, err := Load(dir, "x", nil, nil)
+		var many *Problems
+		if !errors.As(err, &many) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, p := range many.List {
+			got = append(got, strings.TrimPrefix(p.Error(), filepath.Join(dir, "x.yaml")))
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
+// The layers above the file are judged with it, and told after it.
+func TestFaultsOfAllLayersAtOnce(t *testing.T) {
+	_, err := Load(write(t, "product: vs\ntier: big\n"+local), "x", []string{"AGENTWORKS_DEPLOY_NOTHING=1", "AGENTWORKS_DEPLOY_SLOTS_COUNT=x"}, []Setting{{"paths.app", "rel", "--set"}})
+	var many *Problems
+	if !errors.As(err, &many) || len(many.List) != 4 || many.List[0].Key != "tier" {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for text, want := range map[string]string{
+		"{admin: {ssh: {host: h, user: root}}, service: {ssh: {host: h, user: vs}}}":                                                           "",
+		"{admin: {ssh: {host: h}}, service: {ssh: {host: h}}}":                                                                                 "",
+		"{admin: {ssh: {host: h}}, service: {ssh: {host: h, user: root}}}":                                                                     "",
+		"{admin: {ssh: {host: h, user: bob}}}":                                                                                                 `channels.admin.ssh.user: is "bob": verbs of this channel run as root`,
+		"{admin: {ssh: {host: h}}, service: {ssh: {host: h, user: carol}}}":                                                                    `channels.service.ssh.user: is "carol": verbs of this channel run as the service account, vs, or`,
+		"{admin: {ssh: {host: h}}, service: {ssm: {region: us-west-2, targets: {tag: a=b}}}}":                                                  "channels.service.ssm.targets: lead to many instances",
+		"{admin: {ssm: {region: us-west-2, targets: {tag: a=b}}}}":                                                                             "",
+		"{admin: {ssm: {region: us-west-2, targets: {tag: a=b}}}, service: {ssm: {region: us-west-2, targets: {ids: [i-0123456789abcdef0]}}}}": "",
+	} {
+		l, err := Load(write(t, "product: vs\nchannels: "+text+"\n"), "x", nil, nil)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		warnings := l.Warnings()
+		if want == "" && len(warnings) == 0 {
+			continue
+		}
+		if want == "" || len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "x.yaml:2: "+want) {
+			t.Errorf("%s: %v, want %q", text, warnings, want)
+		}
+	}
+}
+
+func TestYmlIsNoHostFile(t *testing.T) {
+	dir := write(t, "product: vs\n"+local)
+	for _, name := range []string{"other.yml", ".hidden.yml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := Overlooked(dir); !reflect.DeepEqual(got, []string{"other.yml"}) {
+		t.Errorf("%v", got)
+	}
+	if _, err := Load(dir, "other", nil, nil); err == nil || !strings.HasSuffix(err.Error(), "/other.yml to other.yaml") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -294,12 +416,10 @@ func FuzzHostFile(f *testing.F) {
 	f.Add([]byte("<<: {product: x}"))
 	f.Add([]byte("product: |\n  x\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h := Defaults()
-		lines, err := readYAML(&h, "x.yaml", data)
+		l, err := read("x.yaml", data)
 		if err != nil {
 			return
 		}
-		l := &Loaded{Host: h, File: "x.yaml", source: map[string]string{}, lines: lines}
 		if l.finish(nil, nil) == nil && strings.ContainsAny(l.Host.Paths.App+l.Host.Product, " \t\n\x00'\"%*") {
 			t.Errorf("accepted %q %q", l.Host.Paths.App, l.Host.Product)
 		}

@@ -50,12 +50,15 @@ func (p *Problems) Error() string {
 // silence; here each value has the schema's type, and a key that is present
 // counts even when it is empty.
 type reader struct {
-	file  string
-	lines map[string]int // key to the line it stands on
+	file     string
+	lines    map[string]int // key to the line it stands on
+	problems []*Problem
+	unread   map[string]bool // keys with a problem, and those that were probably meant
 }
 
-// readYAML sets in h what data sets, and returns the line of each key.
-func readYAML(h *Host, file string, data []byte) (map[string]int, error) {
+// readYAML sets in h what data sets. The reader knows the line of each key, and
+// what was wrong; an error is that of a text in which no key can be told.
+func readYAML(h *Host, file string, data []byte) (*reader, error) {
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		var y yaml.Error
@@ -71,23 +74,28 @@ func readYAML(h *Host, file string, data []byte) (map[string]int, error) {
 	if len(tree.Docs) > 1 {
 		return nil, &Problem{File: file, Text: "holds more than one document"}
 	}
-	r := &reader{file: file, lines: map[string]int{}}
+	r := &reader{file: file, lines: map[string]int{}, unread: map[string]bool{}}
 	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil {
 		return nil, &Problem{File: file, Text: "is empty"}
 	}
-	return r.lines, r.section(tree.Docs[0].Body, reflect.ValueOf(h).Elem(), "")
+	r.section(tree.Docs[0].Body, reflect.ValueOf(h).Elem(), "")
+	if r.unread[""] && len(r.lines) == 0 {
+		return nil, r.problems[0]
+	}
+	return r, nil
 }
 
-func (r *reader) problem(n ast.Node, key, format string, args ...any) error {
+func (r *reader) problem(n ast.Node, key, format string, args ...any) {
 	p := &Problem{File: r.file, Key: key, Text: fmt.Sprintf(format, args...)}
 	if t := n.GetToken(); t != nil && t.Position != nil {
 		p.Line = t.Position.Line
 	}
-	return p
+	r.problems = append(r.problems, p)
+	r.unread[key] = true
 }
 
 // section reads a mapping into struct v. A section without a value is an empty one.
-func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
+func (r *reader) section(n ast.Node, v reflect.Value, prefix string) {
 	var values []*ast.MappingValueNode
 	switch m := n.(type) {
 	case *ast.NullNode:
@@ -96,80 +104,86 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 	case *ast.MappingValueNode:
 		values = []*ast.MappingValueNode{m}
 	default:
-		return r.problem(n, prefix, "wants keys and values, has %s", kind(n))
+		r.problem(n, prefix, "wants keys and values, has %s", kind(n))
 	}
 	for _, pair := range values {
 		name, ok := pair.Key.(*ast.StringNode)
 		if !ok {
-			return r.problem(pair.Key, prefix, "has a key that is no plain word")
+			r.problem(pair.Key, prefix, "has a key that is no plain word")
+			continue
 		}
 		key := join(prefix, name.Value)
 		m, ok := member(v, name.Value)
 		if !ok {
-			return r.problem(pair.Key, key, "%s", unknownKey(v, name.Value))
+			r.problem(pair.Key, key, "%s", unknownKey(v, name.Value))
+			if near := nearest(v, name.Value); near != "" {
+				r.unread[join(prefix, near)] = true
+			}
+			continue
 		}
 		if _, twice := r.lines[key]; twice {
-			return r.problem(pair.Key, key, "is given twice")
+			r.problem(pair.Key, key, "is given twice")
+			continue
 		}
 		r.lines[key] = pair.Key.GetToken().Position.Line
-		if err := r.value(pair.Value, m, key); err != nil {
-			return err
-		}
+		r.value(pair.Value, m, key)
 	}
-	return nil
 }
 
-func (r *reader) value(n ast.Node, v reflect.Value, key string) error {
+func (r *reader) value(n ast.Node, v reflect.Value, key string) {
 	_, null := n.(*ast.NullNode)
 	switch {
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		return r.section(n, v.Elem(), key)
+		r.section(n, v.Elem(), key)
 	case v.Kind() == reflect.Struct:
-		return r.section(n, v, key)
+		r.section(n, v, key)
 	case null:
 		v.SetZero()
-		return nil
 	case v.Kind() == reflect.String:
 		s, ok := text(n)
 		if !ok {
-			return r.problem(n, key, "wants text, has %s", kind(n))
+			r.problem(n, key, "wants text, has %s", quotable(n))
+			return
 		}
 		v.SetString(s)
 	case v.Kind() == reflect.Int:
 		// The token's own words, so that a number beyond the type is an error too.
 		i, err := strconv.Atoi(n.GetToken().Value)
 		if _, ok := n.(*ast.IntegerNode); !ok || err != nil {
-			return r.problem(n, key, "wants a whole number, has %s", kind(n))
+			r.problem(n, key, "wants a whole number, has %s", kind(n))
+			return
 		}
 		v.SetInt(int64(i))
 	case v.Kind() == reflect.Bool:
 		b, ok := n.(*ast.BoolNode)
 		if !ok {
-			return r.problem(n, key, "wants true or false, has %s", kind(n))
+			r.problem(n, key, "wants true or false, has %s", kind(n))
+			return
 		}
 		v.SetBool(b.Value)
 	default:
-		return r.list(n, v, key)
+		r.list(n, v, key)
 	}
-	return nil
 }
 
-func (r *reader) list(n ast.Node, v reflect.Value, key string) error {
+func (r *reader) list(n ast.Node, v reflect.Value, key string) {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
-		return r.problem(n, key, "wants a list, has %s", kind(n))
+		r.problem(n, key, "wants a list, has %s", kind(n))
+		return
 	}
 	list := []string{}
 	for _, item := range seq.Values {
 		s, ok := text(item)
 		if !ok {
-			return r.problem(item, key, "wants a list of texts, has %s in it", kind(item))
+			r.problem(item, key, "wants a list of texts, has %s in it", quotable(item))
+			delete(r.unread, key) // the others are judged
+			continue
 		}
 		list = append(list, s)
 	}
 	v.Set(reflect.ValueOf(list))
-	return nil
 }
 
 func text(n ast.Node) (string, bool) {
@@ -193,13 +207,24 @@ func kind(n ast.Node) string {
 	case *ast.SequenceNode:
 		return "a list"
 	case *ast.BoolNode:
-		return "true or false (put quotes round it for text)"
+		return "true or false"
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number (put quotes round it for text)"
+		return "a number"
 	case *ast.StringNode, *ast.LiteralNode:
 		return "text"
 	case *ast.AliasNode, *ast.AnchorNode, *ast.MergeKeyNode:
 		return "an anchor or alias, which host files do not use"
 	}
 	return "something else"
+}
+
+// quotable is kind where quotes would make a text of it.
+func quotable(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a key and a value (put quotes round a text with a colon)"
+	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return kind(n) + " (put quotes round it for text)"
+	}
+	return kind(n)
 }
