@@ -39,19 +39,21 @@ What could not be checked is said, and is no verdict. See docs/admission.md.`,
 		if o.format != "table" && o.format != "json" {
 			return 0, report.Coded(report.ExitUsage, "%q is no format: table, json", o.format)
 		}
-		r, err := withHost(a, args[0], func(f *fleet.Fleet, host *hosts.Host) (report.Report, error) { return f.Admission(ctx, host, o.strict) })
+		host, r, err := withHost(a, args[0], func(f *fleet.Fleet, host *hosts.Host) (report.Report, error) { return f.Admission(ctx, host, o.strict) })
 		switch {
 		case err != nil && len(r.Rows) == 0:
 			return r.Exit, err
-		case o.quiet && r.Exit == report.ExitOK:
+		case o.silent(r.Exit):
 			return r.Exit, err
 		case o.format == "json":
 			return r.Exit, errors.Join(err, r.Write(a.stdout, o.format, a.style()))
 		}
-		return r.Exit, errors.Join(err, report.WriteNotes(a.stdout, "secret admission", r.Rows, a.style()))
+		err = errors.Join(err, report.WriteNotes(a.stdout, "secret admission", r.Rows, a.style()))
+		a.tellFixes(host, r.Rows)
+		return r.Exit, err
 	})
 	cmd.Flags().StringVar(&o.format, "format", "table", "form of the answer: table, json")
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "a WARN fails as well")
-	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing when all is right")
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print no table when all is right; a document is always printed")
 	return cmd
 }

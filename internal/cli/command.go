@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,7 @@ type doc struct {
 	codes   string               // exit codes whose meaning is the command's own; else the common ones
 	example string               // one or more lines, as typed
 	args    cobra.PositionalArgs // nil: the words that use names, see words
+	noHost  bool                 // it reads no host file, so that --set would mean nothing
 }
 
 // body does a command's work: it answers with the exit code, or with an error
@@ -61,15 +64,12 @@ func help(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(&b, "\n%s:\n%s\n", title, text)
 		}
 	}
-	about, usage := cmd.Long, cmd.CommandPath()+" <command>"
+	about := cmd.Long
 	if about == "" {
 		about = cmd.Short
 	}
-	if !cmd.HasAvailableSubCommands() {
-		usage = cmd.UseLine()
-	}
 	b.WriteString(strings.TrimRight(about, " \n") + "\n")
-	section("Usage", "  "+usage)
+	section("Usage", "  "+usage(cmd))
 	var commands strings.Builder
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
@@ -84,6 +84,15 @@ func help(cmd *cobra.Command, _ []string) {
 	fmt.Fprint(cmd.OutOrStdout(), b.String())
 }
 
+// usage is the command line of cmd; of one that only holds others the next word
+// is missing.
+func usage(cmd *cobra.Command) string {
+	if cmd.HasAvailableSubCommands() {
+		return cmd.CommandPath() + " <command>"
+	}
+	return cmd.UseLine()
+}
+
 // command makes a command; its flags are added by the caller.
 func (a *app) command(d doc, run body) *cobra.Command {
 	if d.args == nil {
@@ -94,6 +103,13 @@ func (a *app) command(d doc, run body) *cobra.Command {
 		Short: d.short,
 		Args:  d.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if d.noHost && len(a.set) > 0 {
+				code := report.ExitUsage
+				if d.codes == passedCodes {
+					code = exitOwnFailure
+				}
+				return report.Coded(code, "--set goes with commands that take a host; %s reads no host file", strings.TrimPrefix(cmd.CommandPath(), program+" "))
+			}
 			a.started = true
 			code, err := run(cmd.Context(), args)
 			a.code = code
@@ -141,13 +157,50 @@ func (a *app) wrong(code int, format string, args ...any) error {
 
 // group makes a command that only holds others.
 func (a *app) group(d doc, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: d.use, Short: d.short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return report.Coded(report.ExitUsage, "%s needs a command: one of those in its help", cmd.Name())
-	}}
+	cmd := &cobra.Command{Use: d.use, Short: d.short, Args: cobra.ArbitraryArgs, RunE: noCommand}
 	cmd.AddCommand(commands...)
 	d.codes = groupCodes
 	describe(cmd, d)
 	return cmd
+}
+
+// noCommand is the error of a command that only holds others: the next word is
+// missing, or is none of them.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return report.Coded(report.ExitUsage, "a command is missing: %s", strings.Join(names, ", "))
+}
+
+func unknownCommand(cmd *cobra.Command, word string) error {
+	cmd.SuggestionsMinimumDistance = 2 // more slips than two make another word
+	text := fmt.Sprintf("unknown command %q", word)
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return report.Coded(report.ExitUsage, "%s", text)
+}
+
+// flagFault is what was wrong with a flag, without the words of the parser of
+// numbers.
+func flagFault(err error) error {
+	var number *strconv.NumError
+	if !errors.As(err, &number) {
+		return err
+	}
+	wants := "a whole number"
+	if number.Func == "ParseBool" {
+		wants = "true or false"
+	}
+	text, _, _ := strings.Cut(err.Error(), " flag: ")
+	return fmt.Errorf("%s flag: it wants %s", text, wants)
 }
 
 // describe gives a command's help the form that all have: it ends with the exit

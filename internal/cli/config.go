@@ -22,7 +22,7 @@ it. What may hold a secret is blacked out.`,
 		if err != nil {
 			return 0, err
 		}
-		table := report.NewTable("KEY", "VALUE", "SOURCE")
+		table := report.NewTable("KEY", "VALUE", "SOURCE").Fit(a.style().Width)
 		for _, v := range l.Explain() {
 			table.Add(v.Key, v.Value, v.Source)
 		}

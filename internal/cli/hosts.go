@@ -35,7 +35,7 @@ func (a *app) hostsList() *cobra.Command {
 		if err != nil {
 			return 0, err
 		}
-		table := report.NewTable("HOST", "PRODUCT", "TIER", "SLOTS", "ADMIN", "SERVICE")
+		table := report.NewTable("HOST", "PRODUCT", "TIER", "SLOTS", "ADMIN", "SERVICE").Fit(a.style().Width)
 		code := report.ExitOK
 		for _, name := range names {
 			l, err := a.host(name)
@@ -51,6 +51,7 @@ func (a *app) hostsList() *cobra.Command {
 			return 0, err
 		}
 		fmt.Fprintf(a.stdout, "\nhost files: %s (%s)\n", dir, rule)
+		a.overlooked(dir)
 		return code, nil
 	})
 }
@@ -66,7 +67,7 @@ func (a *app) hostsShow() *cobra.Command {
 		if err != nil {
 			return 0, err
 		}
-		table := report.NewTable()
+		table := report.NewTable().Fit(a.style().Width)
 		for _, v := range l.Explain() {
 			table.Add(v.Key, v.Value)
 		}
@@ -80,7 +81,8 @@ func (a *app) hostsValidate() *cobra.Command {
 		short: "Check host files: all of them, or those that are named",
 		long: `Check host files and say every fault with file, line and key: what no verb would
 take, and what forbids a host to go live as far as its file tells (docs/admission.md).
-The environment and --set count, as they do for a verb.`,
+The environment and --set count, as they do for a verb. A WARN is told and changes
+no exit code: an account that has another name where root is wanted, for example.`,
 		codes:   localCodes,
 		example: program + " hosts validate",
 	}, func(_ context.Context, args []string) (int, error) {
@@ -93,6 +95,7 @@ The environment and --set count, as they do for a verb.`,
 			if names, err = hosts.Names(dir); err != nil {
 				return 0, err
 			}
+			a.overlooked(dir)
 			if len(names) == 0 {
 				return 0, report.Coded(report.ExitUsage, "no host files in %s", filepath.Clean(dir))
 			}
@@ -100,14 +103,18 @@ The environment and --set count, as they do for a verb.`,
 		var faults []error
 		for _, name := range names {
 			l, err := a.host(name)
-			if err == nil {
-				err = l.Admit()
-			}
 			if err != nil {
 				faults = append(faults, err)
 				continue
 			}
-			fmt.Fprintf(a.stdout, "OK    %s\n", name)
+			if err := l.Admit(); err != nil {
+				faults = append(faults, err)
+			} else {
+				fmt.Fprintf(a.stdout, "OK    %s\n", name)
+			}
+			for _, w := range l.Warnings() {
+				fmt.Fprintf(a.stdout, "WARN  %s\n", report.Escape(w.Error()))
+			}
 		}
 		return a.faults(faults, len(names))
 	})
@@ -123,6 +130,8 @@ and checks a file that begins with the line
   # yaml-language-server: $schema=schema.json
 
 as those in hosts/ do. What only loading can judge stays with hosts validate.`,
+		codes:   "  0    the schema was printed\n  2    wrong words\n",
+		noHost:  true,
 		example: program + " hosts schema >hosts/schema.json",
 	}, func(context.Context, []string) (int, error) {
 		text, err := hosts.Schema()
@@ -132,6 +141,13 @@ as those in hosts/ do. What only loading can judge stays with hosts validate.`,
 		_, err = a.stdout.Write(text)
 		return 0, err
 	})
+}
+
+// overlooked tells of files that are no host files for their name alone.
+func (a *app) overlooked(dir string) {
+	for _, file := range hosts.Overlooked(dir) {
+		fmt.Fprintf(a.stderr, "%s: %s is not read: a host file's name ends in .yaml\n", program, report.Escape(filepath.Join(dir, file)))
+	}
 }
 
 // faults prints every problem but the last, which becomes the command's error

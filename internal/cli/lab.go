@@ -56,6 +56,7 @@ Debian root file system with mmdebstrap from the machine's own apt sources, whic
 takes about a minute.`,
 		codes:   labCodes,
 		example: program + " lab up --name demo --reference",
+		noHost:  true,
 	}, func(ctx context.Context, _ []string) (int, error) {
 		l, err := lab.Find(*name)
 		if err != nil {
@@ -95,6 +96,7 @@ func (a *app) labExec() *cobra.Command {
 		long:    "Run a program in a lab; standard input, output and the exit code pass through. No shell reads the words.",
 		codes:   passedCodes,
 		example: program + " lab exec -- chmod 0700 /srv/vs/releases\n" + program + " lab exec --user vs -- id",
+		noHost:  true,
 		args:    cobra.ArbitraryArgs,
 	}, func(ctx context.Context, args []string) (int, error) {
 		if len(args) == 0 {
@@ -106,12 +108,16 @@ func (a *app) labExec() *cobra.Command {
 	// not look like the program's exit code.
 	cmd.Flags().SetInterspersed(false)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return report.Coded(exitOwnFailure, "lab exec: %w", err)
+		return report.Coded(exitOwnFailure, "lab exec: %w", flagFault(err))
 	})
 	name = a.labName(cmd)
 	cmd.Flags().StringVar(&user, "user", "root", "account of the lab to run as")
 	return cmd
 }
+
+// labLogin makes a login of lab shell, with the folder by which systemctl --user
+// finds the account's manager: no pam_systemd is on the way that would set it.
+const labLogin = "cd; [ ! -d /run/user/$(id -u) ] || export XDG_RUNTIME_DIR=/run/user/$(id -u); exec ${SHELL:-/bin/bash} -l"
 
 func (a *app) labShell() *cobra.Command {
 	var name *string
@@ -121,12 +127,13 @@ func (a *app) labShell() *cobra.Command {
 		short:   "Open a login shell in a lab, on a terminal of its own",
 		codes:   passedCodes,
 		example: program + " lab shell --user vs",
+		noHost:  true,
 	}, func(ctx context.Context, _ []string) (int, error) {
 		if f, ok := a.stdin.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 			return 0, report.Coded(exitOwnFailure, "lab shell: standard input is no terminal; without one: %s lab exec --name %s -- <program> [word…]", program, *name)
 		}
 		// The machine's terminal is unknown in the lab; script makes one there.
-		return a.inLab(ctx, *name, user, []string{"script", "--quiet", "--return", "--command", "cd; exec ${SHELL:-/bin/bash} -l", "/dev/null"})
+		return a.inLab(ctx, *name, user, []string{"script", "--quiet", "--return", "--command", labLogin, "/dev/null"})
 	})
 	name = a.labName(cmd)
 	cmd.Flags().StringVar(&user, "user", "root", "account of the lab to run as")
@@ -181,6 +188,7 @@ func (a *app) labDown() *cobra.Command {
 		short:   "End a lab and keep its files",
 		codes:   labCodes,
 		example: program + " lab down --name demo",
+		noHost:  true,
 	}, "down", (*lab.Lab).Down)
 }
 
@@ -190,6 +198,7 @@ func (a *app) labReset() *cobra.Command {
 		short:   "End a lab and remove its files, whatever state it is in",
 		codes:   labCodes,
 		example: program + " lab reset --name demo",
+		noHost:  true,
 	}, "gone", (*lab.Lab).Reset)
 }
 
@@ -200,14 +209,18 @@ func (a *app) labEnd(d doc, state string, end func(*lab.Lab, context.Context) (b
 		if err != nil {
 			return 0, err
 		}
+		_, never := os.Lstat(l.Dir())
 		changed, err := end(l, ctx)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, err
+		case !changed && errors.Is(never, os.ErrNotExist):
+			fmt.Fprintf(a.stdout, "there is no lab %s: nothing to do\n", l.Name)
+		case !changed:
+			fmt.Fprintf(a.stdout, "lab %s is %s already\n", l.Name, state)
+		default:
+			fmt.Fprintf(a.stdout, "lab %s is %s\n", l.Name, state)
 		}
-		if !changed {
-			state += " already"
-		}
-		fmt.Fprintf(a.stdout, "lab %s is %s\n", l.Name, state)
 		return report.ExitOK, nil
 	})
 	name = a.labName(cmd)
@@ -220,6 +233,7 @@ func (a *app) labStatus() *cobra.Command {
 		short:   "List the labs of this machine",
 		codes:   "  0    the labs were listed\n  2    wrong words, not root\n  3    a lab's files could not be read\n",
 		example: program + " lab status",
+		noHost:  true,
 	}, func(context.Context, []string) (int, error) {
 		labs, err := lab.DefaultStore().List()
 		if err != nil {
@@ -229,7 +243,7 @@ func (a *app) labStatus() *cobra.Command {
 			fmt.Fprintln(a.stdout, "no labs")
 			return report.ExitOK, nil
 		}
-		table := report.NewTable("NAME", "STATE", "PID", "REFERENCE", "ROOT")
+		table := report.NewTable("NAME", "STATE", "PID", "REFERENCE", "ROOT").Fit(a.style().Width)
 		for _, l := range labs {
 			s, err := l.Status()
 			if err != nil {

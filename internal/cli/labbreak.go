@@ -24,7 +24,14 @@ func (a *app) labBreak() *cobra.Command {
 administrator's slip or an old release would have caused. The lab must be provisioned, with the
 sample release live and u1 and u2 in slot01 and slot02. Slotcheck finds each and
 prints its fix; lab heal takes back whatever was broken.`,
+		codes: `  0    the lab is broken as asked, or the list was printed
+  1    it is broken so already, or is not as the breakage wants it
+  2    wrong words: flag, breakage, lab name, not root
+  3    the lab is not up, or it could not be done
+  130  interrupted
+`,
 		args:    cobra.ArbitraryArgs,
+		noHost:  true,
 		example: program + " lab break --list\n" + program + " lab break releases-0700",
 	}, func(ctx context.Context, args []string) (int, error) {
 		if list {
@@ -68,7 +75,7 @@ func (a *app) listBreakages() error {
 	if err != nil {
 		return err
 	}
-	table := report.NewTable("BREAKAGE", "LEVEL", "FOUND BY", "STORY")
+	table := report.NewTable("BREAKAGE", "LEVEL", "FOUND BY", "STORY").Fit(a.style().Width)
 	for _, b := range all {
 		table.Add(b.Name, b.Level, strings.Join(b.Rows, ", "), b.Story)
 	}
@@ -82,6 +89,12 @@ func (a *app) labHeal() *cobra.Command {
 		short: "Take back what lab break broke",
 		long: `Take back what lab break broke, the newest first, by the lab's own record of what
 it touched. What a printed fix has put right meanwhile comes back as it was before too.`,
+		codes: `  0    everything is as it was before, or nothing was broken
+  2    wrong words: flag, lab name, not root
+  3    the lab is not up, or it could not be done
+  130  interrupted
+`,
+		noHost:  true,
 		example: program + " lab heal",
 	}, func(ctx context.Context, _ []string) (int, error) {
 		l, err := lab.Find(*name)

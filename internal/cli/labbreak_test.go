@@ -31,6 +31,9 @@ func TestLabBreakAndHealTakeEachOtherBack(t *testing.T) {
 	try := func(code int, fragment string, args ...string) {
 		t.Helper()
 		got, stdout, stderr := deployed(t, l, append([]string{"lab"}, args...)...)
+		if strings.Contains(stderr, "exit status") {
+			t.Errorf("lab %q: %s", args, stderr)
+		}
 		if got != code || !strings.Contains(stdout+stderr, fragment) || failureLines(stderr) > 1 {
 			t.Errorf("lab %q: exit %d, want %d with %q:\n%s%s", args, got, code, fragment, stdout, stderr)
 		}

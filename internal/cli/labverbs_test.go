@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"agentworks-deploy/internal/lab/labtest"
 )
@@ -73,5 +74,39 @@ func TestLabExecPassesAStop(t *testing.T) {
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 42 {
 		t.Errorf("exit %d", code)
+	}
+}
+
+// A login shell finds the user manager of its account, as over ssh.
+func TestLabShellReachesTheUserManager(t *testing.T) {
+	l := labtest.Shared(t, labtest.Reference())
+	l.MustExec(t, "loginctl", "enable-linger", "vs")
+	// script lends the terminal without which there is no shell.
+	line := filepath.Join(labtest.Binaries(t), program) + " lab shell --user vs --name " + l.Name
+	cmd := exec.Command("script", "--quiet", "--return", "--command", line, "/dev/null")
+	cmd.Stdin = strings.NewReader("systemctl --user show -P Version; echo asked=$?; exit\n")
+	stdout, stderr, code := labtest.Finish(t, cmd)
+	if code != 0 || !strings.Contains(stdout, "asked=0") {
+		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+func TestTablesFitTheTerminal(t *testing.T) {
+	widest := func(columns string) (widest int, text string) {
+		cmd := exec.Command("script", "--quiet", "--return", "--command", "stty cols "+columns+"; "+filepath.Join(labtest.Binaries(t), program)+" lab break --list", "/dev/null")
+		stdout, stderr, code := labtest.Finish(t, cmd)
+		if code != 0 {
+			t.Fatalf("exit %d\n%s%s", code, stdout, stderr)
+		}
+		for line := range strings.Lines(stdout) {
+			widest = max(widest, utf8.RuneCountInString(strings.TrimRight(line, "\r\n")))
+		}
+		return widest, stdout
+	}
+	if n, text := widest("90"); n > 90 {
+		t.Errorf("%d columns:\n%s", n, text)
+	}
+	if n, text := widest("500"); n <= 160 {
+		t.Errorf("wrapped to %d columns of 500:\n%s", n, text)
 	}
 }

@@ -85,7 +85,7 @@ func (a *app) end(cmd *cobra.Command, err error) int {
 	case err == nil:
 		return a.code
 	case !a.started:
-		fmt.Fprintf(a.stderr, "%s: %s\nusage: %s\nsee: %s --help\n", program, oneLine(err), cmd.UseLine(), cmd.CommandPath())
+		fmt.Fprintf(a.stderr, "%s: %s\nusage: %s\nsee: %s --help\n", program, oneLine(err), usage(cmd), cmd.CommandPath())
 		if coded := new(report.CodedError); errors.As(err, &coded) {
 			return coded.Code
 		}
@@ -110,9 +110,11 @@ func (a *app) root() *cobra.Command {
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(*cobra.Command, []string) error { return errors.New("a command is missing") },
+		Args:          cobra.ArbitraryArgs,
+		RunE:          noCommand,
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
+	root.SetHelpCommand(a.help(root))
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetIn(a.stdin)
@@ -135,4 +137,22 @@ func (a *app) root() *cobra.Command {
 		a.onHost(),
 	)
 	return root
+}
+
+// help is the command of that name; --help of each command says the same.
+func (a *app) help(root *cobra.Command) *cobra.Command {
+	return a.command(doc{
+		use:     "help [command…]",
+		short:   "Say what a command does, as its --help",
+		codes:   "  0    the help was printed\n  2    wrong words: there is no such command\n",
+		example: program + " help slots assign",
+		noHost:  true,
+	}, func(_ context.Context, words []string) (int, error) {
+		cmd, rest, err := root.Find(words)
+		if err != nil || len(rest) > 0 {
+			a.started = false
+			return 0, unknownCommand(cmd, rest[0])
+		}
+		return report.ExitOK, cmd.Help()
+	})
 }

@@ -25,6 +25,14 @@ func (m *many) addFlags(cmd *cobra.Command, parallel int) {
 	cmd.Flags().BoolVar(&m.canary, "canary", false, "the first host goes alone, and its failure ends the run")
 }
 
+// checkParallel refuses a number of hosts that is none.
+func (m *many) checkParallel() error {
+	if m.parallel < 1 {
+		return report.Coded(report.ExitUsage, "--max-parallel %d: at least 1", m.parallel)
+	}
+	return nil
+}
+
 // given refuses, with the usage, words that name no host or too many things.
 func (m *many) given(_ *cobra.Command, args []string) error {
 	if m.all == (len(args) > 0) {
@@ -41,8 +49,8 @@ func (m *many) way() fleet.Many { return fleet.Many{Parallel: m.parallel, Canary
 // load loads all hosts that are meant, so that wrong words are found before any
 // of them is asked.
 func (m *many) load(a *app, names []string) ([]*hosts.Host, error) {
-	if m.parallel < 1 {
-		return nil, report.Coded(report.ExitUsage, "--max-parallel %d: at least 1", m.parallel)
+	if err := m.checkParallel(); err != nil {
+		return nil, err
 	}
 	if err := m.given(nil, names); err != nil {
 		return nil, &report.CodedError{Code: report.ExitUsage, Err: err}

@@ -16,9 +16,14 @@ func (a *app) onHost() *cobra.Command {
 	var protocol bool
 	var uploaded, body string
 	cmd := a.command(doc{
-		use:     "on-host",
-		short:   "Serve one verb on the host (started by another run of this program)",
+		use:   "on-host",
+		short: "Serve one verb on the host (started by another run of this program)",
+		codes: `  0    the verb's answer says that all is right, or the protocol's version was printed
+  1-4  what the answer says
+  3    the verb could not be begun or answered
+`,
 		example: program + " on-host --protocol",
+		noHost:  true,
 		args:    cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) (int, error) {
 		if protocol {

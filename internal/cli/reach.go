@@ -36,21 +36,23 @@ func withFleet[T any](a *app, verb func(*fleet.Fleet) (T, error)) (answer T, err
 	return verb(f)
 }
 
-// withHost is withFleet for the host of that name.
-func withHost[T any](a *app, name string, verb func(*fleet.Fleet, *hosts.Host) (T, error)) (answer T, err error) {
+// withHost is withFleet for the host of that name, which it loads.
+func withHost[T any](a *app, name string, verb func(*fleet.Fleet, *hosts.Host) (T, error)) (host *hosts.Host, answer T, err error) {
 	loaded, err := a.host(name)
 	if err != nil {
-		return answer, err
+		return nil, answer, err
 	}
-	return withFleet(a, func(f *fleet.Fleet) (T, error) { return verb(f, &loaded.Host) })
+	answer, err = withFleet(a, func(f *fleet.Fleet) (T, error) { return verb(f, &loaded.Host) })
+	return &loaded.Host, answer, err
 }
 
-// change runs the verb of that name, which changes a host, and prints its steps.
-func (a *app) change(host, name string, verb func(*fleet.Fleet, *hosts.Host) (onhost.Envelope, error)) (int, error) {
-	e, err := withHost(a, host, verb)
+// change runs a verb that changes the host of that name, and prints its steps.
+func (a *app) change(name, verb string, run func(*fleet.Fleet, *hosts.Host) (onhost.Envelope, error)) (int, error) {
+	host, e, err := withHost(a, name, run)
 	var bad error
 	if len(e.Rows) > 0 {
-		bad = report.WriteSteps(a.stdout, name, e.Rows, a.style())
+		bad = report.WriteSteps(a.stdout, verb, e.Rows, a.style())
+		a.tellFixes(host, e.Rows)
 	}
 	return e.Exit, errors.Join(err, bad)
 }
@@ -66,9 +68,6 @@ func (a *app) progress() *report.Progress {
 	return report.NewProgress(a.stderr)
 }
 
-// style is how results look on standard output.
-func (a *app) style() report.Style { return report.Style{Colour: a.colour(a.stdout)} }
-
 // audit holds the flags of a command whose answer is a report.
 type audit struct {
 	format string
@@ -79,17 +78,26 @@ type audit struct {
 func (o *audit) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.format, "format", report.Formats()[0], "form of the answer: table, json, junit, tap, nagios, html")
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "a WARN fails as well")
-	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing when all is right")
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print no table when all is right; a document is always printed")
 }
 
 // check refuses wrong words before a host is asked.
 func (o *audit) check() error { return report.CheckFormat(o.format) }
 
-// print prints r, unless it is a good one and the run a quiet one, and returns
-// its exit code.
-func (o *audit) print(a *app, r report.Report) (int, error) {
-	if o.quiet && r.Exit == report.ExitOK {
-		return r.Exit, nil
+// silent says whether a run that ended with exit prints nothing. Who asked for a
+// document gets one: its reader would take nothing for a broken run.
+func (o *audit) silent(exit int) bool {
+	return o.quiet && exit == report.ExitOK && o.format == report.Formats()[0]
+}
+
+// print prints r of host, unless it is a good one and the run a quiet one.
+func (o *audit) print(a *app, host *hosts.Host, r report.Report) error {
+	if o.silent(r.Exit) {
+		return nil
 	}
-	return r.Exit, r.Write(a.stdout, o.format, a.style())
+	err := r.Write(a.stdout, o.format, a.style())
+	if o.format == report.Formats()[0] {
+		a.tellFixes(host, r.Rows)
+	}
+	return err
 }

@@ -46,7 +46,7 @@ alone. A path that no slot may have is left out, and a line on standard error sa
 	})
 	// A fault of our own words must not look like the command's exit code.
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return report.Coded(exitOwnFailure, "sandbox run: %w", err)
+		return report.Coded(exitOwnFailure, "sandbox run: %w", flagFault(err))
 	})
 	f := cmd.Flags()
 	f.StringVar(&ask.Slot, "slot", "", "the slot to run as")

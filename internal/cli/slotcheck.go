@@ -56,8 +56,8 @@ audited at once; a matrix of checks and hosts stands at the end.`,
 }
 
 func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOptions) (int, error) {
-	if err := o.check(); err != nil {
-		return 0, err
+	if err := errors.Join(o.check(), o.checkParallel()); err != nil {
+		return 0, &report.CodedError{Code: report.ExitUsage, Err: err}
 	}
 	if l := slotcheck.Level(o.level); l != slotcheck.Basic && l != slotcheck.Full {
 		return 0, report.Coded(report.ExitUsage, "%q is no level: basic, full", o.level)
@@ -81,8 +81,7 @@ func (a *app) runSlotcheck(ctx context.Context, args []string, o slotcheckOption
 	if err != nil && len(r.Rows) == 0 {
 		return r.Exit, err
 	}
-	_, bad := o.print(a, r)
-	if err == nil {
+	if bad := o.print(a, &loaded.Host, r); err == nil {
 		err = bad
 	}
 	return r.Exit, err
@@ -107,9 +106,6 @@ func (a *app) slotcheckMany(ctx context.Context, args []string, o slotcheckOptio
 	if o.local || o.app != "" || o.docs != "" || o.product != "" {
 		return 0, report.Coded(report.ExitUsage, "--local, --app, --docs and --product are for one host")
 	}
-	if o.format != "table" && o.format != "json" {
-		return 0, report.Coded(report.ExitUsage, "--format %s is for one host: several are a table or json", o.format)
-	}
 	list, err := o.load(a, args)
 	if err != nil {
 		return 0, err
@@ -128,28 +124,38 @@ func (a *app) slotcheckMany(ctx context.Context, args []string, o slotcheckOptio
 			r.Value = []report.Report{unanswered(r.Host.Name, o.level, r.Exit, r.Err)}
 		} else if r.Err != nil {
 			fmt.Fprintf(a.stderr, "%s: %s: %s\n", program, r.Host.Name, report.Escape(r.Err.Error()))
+			r.Value = unfinished(r.Value, o.level, r)
 		}
 		if o.format == "table" && len(r.Value) == 1 {
-			bad = errors.Join(bad, a.printOne(r.Value[0], o))
+			bad = errors.Join(bad, a.printOne(r.Host, r.Value[0], o))
 		}
 		return r.Value
 	})
-	if err != nil || o.quiet && all.Exit == report.ExitOK {
+	if err != nil || o.silent(all.Exit) {
 		return all.Exit, errors.Join(err, bad)
 	}
-	if o.format == "json" {
-		return all.Exit, errors.Join(bad, all.WriteJSON(a.stdout))
+	return all.Exit, errors.Join(bad, all.Write(a.stdout, o.format, a.style()))
+}
+
+// unfinished adds to what a host answered why that is not all, so that no format
+// shows a good host beside an exit code that says otherwise.
+func unfinished(reports []report.Report, level string, r fleet.Result[[]report.Report]) []report.Report {
+	if len(reports) > 1 {
+		return append(reports, unanswered(r.Host.Name, level, r.Exit, r.Err))
 	}
-	return all.Exit, errors.Join(bad, report.WriteMatrix(a.stdout, all.Reports, a.style()))
+	one := reports[0]
+	one.Rows = append(one.Rows, report.Row{State: report.Error, Check: "host", Detail: r.Err.Error()})
+	one.Summary = report.Count(one.Rows)
+	return []report.Report{one}
 }
 
 // printOne prints the report of one of several hosts.
-func (a *app) printOne(r report.Report, o slotcheckOptions) error {
-	if o.quiet && r.Exit == report.ExitOK {
+func (a *app) printOne(host *hosts.Host, r report.Report, o slotcheckOptions) error {
+	if o.silent(r.Exit) {
 		return nil
 	}
 	fmt.Fprintf(a.stdout, "== %s ==\n", r.Host)
-	if err := r.Write(a.stdout, o.format, a.style()); err != nil {
+	if err := o.print(a, host, r); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(a.stdout)

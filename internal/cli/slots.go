@@ -20,7 +20,7 @@ func (a *app) slots() *cobra.Command {
 		use:   "slots",
 		short: "Say who holds which slot, give one, take one away",
 		long: `Users hold slots, the accounts that their commands run as. The table that says who
-holds what is root's; a user holds at most one slot. All three need the admin
+holds what is root's; a user holds at most one slot. All of them need the admin
 channel.`,
 		example: program + " slots assign lab u1\n" + program + " slots status lab\n" + program + " slots release lab u1",
 	}, a.slotsAssign(), a.slotsRelease(), a.slotsStatus(), a.slotsRebuild())
@@ -132,11 +132,15 @@ accounts against what they should be. Nothing on the host is changed.`,
 		if format != "table" && format != "json" {
 			return 0, report.Coded(report.ExitUsage, "%q is no format: table, json", format)
 		}
-		status, err := withHost(a, words[0], func(f *fleet.Fleet, host *hosts.Host) (fleet.Slots, error) { return f.SlotsStatus(ctx, host) })
+		host, status, err := withHost(a, words[0], func(f *fleet.Fleet, host *hosts.Host) (fleet.Slots, error) { return f.SlotsStatus(ctx, host) })
 		if err != nil && len(status.Rows) == 0 {
 			return status.Exit, err
 		}
-		return status.Exit, errors.Join(err, a.printSlots(status, format))
+		err = errors.Join(err, a.printSlots(status, format))
+		if format == "table" {
+			a.tellFixes(host, status.Rows)
+		}
+		return status.Exit, err
 	})
 	cmd.Flags().StringVar(&format, "format", "table", "form of the answer: table, json")
 	return cmd
@@ -149,7 +153,7 @@ func (a *app) printSlots(s fleet.Slots, format string) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(s)
 	}
-	table := report.NewTable("SLOT", "HOLDER", "HOME", "STATE", "RUN", "PROCESSES")
+	table := report.NewTable("SLOT", "HOLDER", "HOME", "STATE", "RUN", "PROCESSES").Fit(a.style().Width)
 	var listed bool
 	for _, slot := range s.Slots {
 		if slot.User == "" && slot.Clean() {

@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"agentworks-deploy/internal/report"
 )
 
 // pipe is an output whose reader may go away: after EPIPE writes are dropped in
@@ -28,11 +30,20 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// colour says whether w is a terminal that may get colours: https://no-color.org.
-func (a *app) colour(w io.Writer) bool {
+// style is how results look on standard output: a terminal gets tables of its
+// width and, unless it says otherwise (https://no-color.org), colours.
+func (a *app) style() report.Style {
+	w := a.stdout
 	if p, ok := w.(*pipe); ok {
 		w = p.w
 	}
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return report.Style{}
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		width = 0
+	}
+	return report.Style{Colour: a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb", Width: width}
 }

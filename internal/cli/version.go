@@ -18,6 +18,7 @@ func (a *app) version() *cobra.Command {
 		short:   "Print the version of this program",
 		codes:   "  0    the version was printed\n  2    wrong words\n",
 		example: program + " version",
+		noHost:  true,
 	}, func(context.Context, []string) (int, error) {
 		_, err := fmt.Fprintln(a.stdout, version())
 		return 0, err

@@ -9,10 +9,11 @@ import (
 )
 
 // Table is a plain table of words: no borders, left aligned, two spaces between
-// the columns, nothing wrapped or cut (case B73), no colours.
+// the columns, no word wrapped or cut (case B73), no colours.
 type Table struct {
 	header []string
 	rows   [][]string
+	width  int // see Fit
 }
 
 // NewTable begins a table; without a header there is no header line.
@@ -26,6 +27,10 @@ func (t *Table) Add(cells ...string) {
 	}
 	t.rows = append(t.rows, row)
 }
+
+// Fit lets the table use so many columns of a terminal: what is wider goes on in
+// the next line. 0, which is no terminal, leaves each row one line.
+func (t *Table) Fit(width int) *Table { t.width = width; return t }
 
 // Write prints the table to w.
 func (t *Table) Write(w io.Writer) error {
@@ -47,7 +52,7 @@ func (t *Table) Write(w io.Writer) error {
 	if len(t.header) > 0 {
 		table.Header(t.header)
 	}
-	if err := table.Bulk(t.rows); err != nil {
+	if err := table.Bulk(t.fitted()); err != nil {
 		return err
 	}
 	if err := table.Render(); err != nil {

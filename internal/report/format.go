@@ -10,6 +10,7 @@ import (
 // Style says how the reader looks at the output.
 type Style struct {
 	Colour bool // a terminal that wants colours
+	Width  int  // columns of the terminal; 0: none, and no table is fitted to it
 }
 
 // New makes the report of one host's rows; its exit code is their verdict.
@@ -37,15 +38,22 @@ func (r Report) Write(w io.Writer, format string, style Style) error {
 	case "table":
 		return r.writeTable(w, style)
 	case "json":
-		return r.writeJSON(w)
+		return writeJSON(w, r)
+	}
+	return writeDocument(w, format, []Report{r}, r.Exit)
+}
+
+// writeDocument prints the formats that are the same for one host and several.
+func writeDocument(w io.Writer, format string, reports []Report, exit int) error {
+	switch format {
 	case "junit":
-		return r.writeJUnit(w)
+		return writeJUnit(w, reports)
 	case "tap":
-		return r.writeTAP(w)
+		return writeTAP(w, reports)
 	case "nagios":
-		return r.writeNagios(w)
+		return writeNagios(w, reports, exit)
 	case "html":
-		return r.writeHTML(w)
+		return writeHTML(w, reports, exit)
 	}
 	return CheckFormat(format)
 }
@@ -58,7 +66,7 @@ func (r Row) name() string {
 	return r.Check + " [" + r.Slot + "]"
 }
 
-// line is a row that stands alone, with its way out.
+// line is a FAIL or ERROR row that stands alone, with its way out.
 func (r Row) line() string {
 	s := fmt.Sprintf("%s %s: %s", r.State, Escape(r.name()), Escape(r.Detail))
 	if r.Fix != nil {
@@ -67,7 +75,7 @@ func (r Row) line() string {
 	return s
 }
 
-// note is a WARN or INFO row that stands alone: the detail follows without a
+// note is a row of another state that stands alone: the detail follows without a
 // colon, since it often names a file with one of its own.
 func (r Row) note() string {
 	s := fmt.Sprintf("%s %s %s", r.State, Escape(r.name()), Escape(r.Detail))
@@ -75,6 +83,14 @@ func (r Row) note() string {
 		s += " -- " + r.Fix.Line()
 	}
 	return s
+}
+
+// alone is the form of a row's state.
+func (r Row) alone() string {
+	if r.State == Fail || r.State == Error {
+		return r.line()
+	}
+	return r.note()
 }
 
 // bad says whether a row makes the report's exit code what it is: a FAIL, an

@@ -11,6 +11,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -78,6 +79,58 @@ func TestGolden(t *testing.T) {
 			}
 			golden(t, fmt.Sprintf("%s.exit%d.%s", c.name, r.Exit, format), out.Bytes())
 			noEscapes(t, out.Bytes())
+		}
+	}
+}
+
+// Several hosts are one document, of the same rows and the one verdict.
+func TestGoldenOfSeveralHosts(t *testing.T) {
+	reports := []Report{
+		New("good", "basic", "vs-1a2b3c4d-20260101120000", healthy(), false),
+		New("bad/i-1|\x1b", "basic", "", broken(), false),
+		New("lost", "basic", "", []Row{{State: Error, Check: "host", Detail: "it does not answer"}}, false),
+	}
+	for name, list := range map[string][]Report{"fleet": reports, "fleet-good": reports[:1]} {
+		f := Fleet{V: 1, Reports: list}
+		rows, failures, errs := 0, 0, 0
+		for _, r := range list {
+			f.Exit = Worst(f.Exit, r.Exit)
+			for _, row := range r.Rows {
+				if row.State != Info {
+					rows++
+				}
+			}
+			failures, errs = failures+r.Summary.Failed, errs+r.Summary.NotChecked
+		}
+		for _, format := range Formats() {
+			var out bytes.Buffer
+			if err := f.Write(&out, format, Style{}); err != nil {
+				t.Fatalf("%s as %s: %v", name, format, err)
+			}
+			golden(t, fmt.Sprintf("%s.exit%d.%s", name, f.Exit, format), out.Bytes())
+			noEscapes(t, out.Bytes())
+			text := out.String()
+			switch format {
+			case "junit":
+				var suites junitSuites
+				if err := xml.Unmarshal(out.Bytes(), &suites); err != nil || len(suites.Suites) != len(list) || suites.Tests != rows || suites.Failures != failures || suites.Errors != errs {
+					t.Errorf("%s: %v, %+v", name, err, suites)
+				}
+			case "tap":
+				points := regexp.MustCompile(`(?m)^(not )?ok \d+ - `).FindAllString(text, -1)
+				if !strings.HasPrefix(text, fmt.Sprintf("TAP version 14\n1..%d\n", rows)) || len(points) != rows || strings.Count(text, "\n1..") != 1 {
+					t.Errorf("%s: %d points of %d rows:\n%s", name, len(points), rows, text)
+				}
+			case "nagios":
+				status, _, _ := strings.Cut(text, "\n")
+				if strings.Count(text, "|") != 1 || strings.Count(status, "|") != 1 || !strings.HasPrefix(status, "SLOTCHECK ") {
+					t.Errorf("%s:\n%s", name, text)
+				}
+			case "html":
+				if strings.Count(text, "<html") != 1 || strings.Count(text, "<h1>") != 1 {
+					t.Errorf("%s: not one page:\n%s", name, text)
+				}
+			}
 		}
 	}
 }
@@ -158,10 +211,10 @@ func TestB60JUnitIsValidXML(t *testing.T) {
 	if err := xml.Unmarshal(out.Bytes(), &suites); err != nil {
 		t.Fatalf("%v in:\n%s", err, out.String())
 	}
-	if suites.XMLName.Local != "testsuites" || suites.Suite.Failures != 7 || suites.Suite.Errors != 1 {
+	if suites.XMLName.Local != "testsuites" || len(suites.Suites) != 1 || suites.Suites[0].Failures != 7 || suites.Suites[0].Errors != 1 {
 		t.Errorf("got %+v", suites)
 	}
-	if text := suites.Suite.Cases[7].Failure.Text; !strings.Contains(text, "agentworks-deploy deploy '<host>'") {
+	if text := suites.Suites[0].Cases[7].Failure.Text; !strings.Contains(text, "agentworks-deploy deploy '<host>'") {
 		t.Errorf("fix lost: %q", text)
 	}
 }

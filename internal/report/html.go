@@ -2,6 +2,7 @@ package report
 
 import (
 	_ "embed"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -18,8 +19,8 @@ import (
 //go:embed page.html
 var page string
 
-// writeHTML prints one self-contained file.
-func (r Report) writeHTML(w io.Writer) error {
+// writeHTML prints one self-contained file; several hosts stand below each other.
+func writeHTML(w io.Writer, reports []Report, exit int) error {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
 		return err
@@ -27,23 +28,55 @@ func (r Report) writeHTML(w io.Writer) error {
 	for n := range doc.Descendants() {
 		switch n.DataAtom {
 		case atom.Title:
-			add(n, ": "+Escape(r.Host))
+			if len(reports) == 1 {
+				add(n, ": "+Escape(reports[0].Host))
+			} else {
+				add(n, ": "+count(len(reports), "host"))
+			}
 		case atom.Body:
-			add(n, r.body()...)
+			heading := atom.H1
+			if len(reports) != 1 {
+				heading = atom.H2
+				add(n, overview(reports, exit)...)
+			}
+			for _, r := range reports {
+				add(n, r.body(heading)...)
+			}
 		}
 	}
 	return html.Render(w, doc)
 }
 
-func (r Report) body() []any {
-	class := "good"
-	switch r.Exit {
+// verdictClass is the look of an exit code.
+func verdictClass(exit int) string {
+	switch exit {
 	case ExitOK:
+		return "good"
 	case ExitState:
-		class = "wrong"
-	default:
-		class = "unknown"
+		return "wrong"
 	}
+	return "unknown"
+}
+
+// overview says which hosts are right.
+func overview(reports []Report, exit int) []any {
+	good := 0
+	rows := element(atom.Tbody, "")
+	for _, r := range reports {
+		if r.Exit == ExitOK {
+			good++
+		}
+		add(rows, "\n", element(atom.Tr, "", element(atom.Td, "", Escape(r.Host)), element(atom.Td, verdictClass(r.Exit), strconv.Itoa(r.Exit)), element(atom.Td, "", r.Summary.line())))
+	}
+	head := element(atom.Tr, "", element(atom.Th, "", "Host"), element(atom.Th, "", "Exit code"), element(atom.Th, "", "Result"))
+	return []any{
+		"\n", element(atom.H1, "", "Slot self-test: "+count(len(reports), "host")),
+		"\n", element(atom.P, "verdict "+verdictClass(exit), fmt.Sprintf("%d all right, %d not; exit code %d", good, len(reports)-good, exit)),
+		"\n", element(atom.Table, "", element(atom.Thead, "", head), rows), "\n",
+	}
+}
+
+func (r Report) body(heading atom.Atom) []any {
 	facts := element(atom.Dl, "")
 	for _, f := range [...][2]string{{"Level", r.Level}, {"Release", r.Release}, {"Exit code", strconv.Itoa(r.Exit)}} {
 		if f[1] != "" {
@@ -51,8 +84,8 @@ func (r Report) body() []any {
 		}
 	}
 	parts := []any{
-		"\n", element(atom.H1, "", "Slot self-test: "+Escape(r.Host)),
-		"\n", element(atom.P, "verdict "+class, r.Summary.line()),
+		"\n", element(heading, "", "Slot self-test: "+Escape(r.Host)),
+		"\n", element(atom.P, "verdict "+verdictClass(r.Exit), r.Summary.line()),
 		"\n", facts, "\n",
 	}
 	for _, cause := range r.causes() {

@@ -6,9 +6,9 @@ import (
 )
 
 // writeJSON prints one document and nothing else (case B61).
-func (r Report) writeJSON(w io.Writer) error {
+func writeJSON(w io.Writer, document any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(r)
+	return enc.Encode(document)
 }

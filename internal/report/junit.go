@@ -7,11 +7,11 @@ import (
 
 // The JUnit schema that CI systems read, as far as an audit needs it.
 type junitSuites struct {
-	XMLName  xml.Name   `xml:"testsuites"`
-	Tests    int        `xml:"tests,attr"`
-	Failures int        `xml:"failures,attr"`
-	Errors   int        `xml:"errors,attr"`
-	Suite    junitSuite `xml:"testsuite"`
+	XMLName  xml.Name     `xml:"testsuites"`
+	Tests    int          `xml:"tests,attr"`
+	Failures int          `xml:"failures,attr"`
+	Errors   int          `xml:"errors,attr"`
+	Suites   []junitSuite `xml:"testsuite"`
 }
 
 type junitSuite struct {
@@ -38,15 +38,15 @@ type junitProblem struct {
 	Text    string `xml:",chardata"`
 }
 
-// writeJUnit prints a case a row; INFO rows are no tests and stand below.
-func (r Report) writeJUnit(w io.Writer) error {
-	suite := junitSuite{Name: "slotcheck " + r.Host}
+// junit is a case a row; INFO rows are no tests and stand below.
+func (r Report) junit() junitSuite {
+	suite := junitSuite{Name: "slotcheck " + Escape(r.Host)}
 	for _, row := range r.Rows {
 		if row.State == Info {
 			suite.Notes += row.note() + "\n"
 			continue
 		}
-		c := junitCase{Class: "slotcheck." + r.Host, Name: Escape(row.name())}
+		c := junitCase{Class: "slotcheck." + Escape(r.Host), Name: Escape(row.name())}
 		problem := &junitProblem{Message: Escape(row.Detail), Text: row.line()}
 		switch {
 		case row.State == Error:
@@ -64,12 +64,23 @@ func (r Report) writeJUnit(w io.Writer) error {
 		suite.Cases = append(suite.Cases, c)
 	}
 	suite.Tests = len(suite.Cases)
+	return suite
+}
+
+// writeJUnit prints a suite a host.
+func writeJUnit(w io.Writer, reports []Report) error {
+	var all junitSuites
+	for _, r := range reports {
+		suite := r.junit()
+		all.Tests, all.Failures, all.Errors = all.Tests+suite.Tests, all.Failures+suite.Failures, all.Errors+suite.Errors
+		all.Suites = append(all.Suites, suite)
+	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
 	enc := xml.NewEncoder(w)
 	enc.Indent("", "  ")
-	err := enc.Encode(junitSuites{Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Suite: suite})
+	err := enc.Encode(all)
 	if err == nil {
 		_, err = io.WriteString(w, "\n")
 	}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -19,12 +18,16 @@ type Fleet struct {
 	Exit    int      `json:"exit"`
 }
 
-// WriteJSON prints one document and nothing else (case B61).
-func (f Fleet) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(f)
+// Write prints f as one document of the format; a table is the matrix alone. As
+// with one report, every format shows every row and none computes a verdict.
+func (f Fleet) Write(w io.Writer, format string, style Style) error {
+	switch format {
+	case "table":
+		return WriteMatrix(w, f.Reports, style)
+	case "json":
+		return writeJSON(w, f)
+	}
+	return writeDocument(w, format, f.Reports, f.Exit)
 }
 
 // gravest orders states by what a reader must see first.
@@ -77,7 +80,7 @@ func graver(a, b State) State {
 }
 
 func writeLines(w io.Writer, reports []Report, style Style) error {
-	table := NewTable("HOST", "EXIT", "PASSED", "FAILED", "WARNED", "SKIPPED", "NOT CHECKED", "BAD CHECKS")
+	table := NewTable("HOST", "EXIT", "PASSED", "FAILED", "WARNED", "SKIPPED", "NOT CHECKED", "BAD CHECKS").Fit(style.Width)
 	good := 0
 	for _, r := range reports {
 		var bad []string

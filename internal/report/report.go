@@ -90,6 +90,10 @@ func Count(rows []Row) Summary {
 	return s
 }
 
+func (s Summary) plus(o Summary) Summary {
+	return Summary{s.Passed + o.Passed, s.Failed + o.Failed, s.Warned + o.Warned, s.Skipped + o.Skipped, s.NotChecked + o.NotChecked}
+}
+
 // Verdict is the exit code of one host's rows: a FAIL outranks an ERROR
 // (1 before 3); WARN counts as a failure only when strict. It is the only place
 // where rows become a code, whatever the format (cases B59, B85).

@@ -17,17 +17,21 @@ func WriteSteps(w io.Writer, verb string, rows []Row, style Style) error {
 	return style.print(w, lines(rows)+fmt.Sprintf("%s: %s\n", verb, stepCounts(counts)))
 }
 
-// WriteRows prints rows in the same form, and nothing else.
-func WriteRows(w io.Writer, rows []Row, style Style) error { return style.print(w, lines(rows)) }
+// WriteRows prints rows that each stand alone, and nothing else.
+func WriteRows(w io.Writer, rows []Row, style Style) error {
+	var out strings.Builder
+	for _, row := range rows {
+		fmt.Fprintln(&out, row.alone())
+	}
+	return style.print(w, out.String())
+}
 
 func lines(rows []Row) string {
 	var out strings.Builder
 	for _, row := range rows {
 		switch row.State {
-		case Fail, Error:
-			fmt.Fprintln(&out, row.line())
-		case Warn, Info:
-			fmt.Fprintln(&out, row.note())
+		case Fail, Error, Warn, Info:
+			fmt.Fprintln(&out, row.alone())
 		default:
 			slot := row.Slot
 			if slot == "" {

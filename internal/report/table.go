@@ -12,7 +12,7 @@ import (
 func (r Report) writeTable(w io.Writer, style Style) error {
 	// The headers are as wide as the usual contents, so that the columns of two
 	// runs stand in the same place.
-	table := NewTable("    ", "CHECK               ", "SLOT   ", "DETAIL")
+	table := NewTable("    ", "CHECK               ", "SLOT   ", "DETAIL").Fit(style.Width)
 	var alone, notes []string
 	warned, noted := 0, 0
 	for _, row := range r.Rows {
