@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,11 +35,22 @@ func TestSeveralHosts(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &all); err != nil || code != 3 || len(all.Reports) != 1 || all.Exit != 3 || strings.Count(stderr, "was not asked") != 2 {
 		t.Errorf("exit %d, %v\n%s%s", code, err, stdout, stderr)
 	}
-	for _, args := range []string{"slotcheck --all a-ssh", "slotcheck", "slotcheck a-ssh a-ssh", "slotcheck a-ssh unknown", "slotcheck --all --max-parallel 0", "slotcheck a-ssh c-ssm --format junit", "deploy a-ssh c-ssm"} {
+	for _, args := range []string{"slotcheck --all a-ssh", "slotcheck", "slotcheck a-ssh a-ssh", "slotcheck a-ssh unknown", "slotcheck --all --max-parallel 0", "slotcheck a-ssh c-ssm --format yaml", "deploy a-ssh c-ssm"} {
 		sent := len(s.ssm.Scripts())
 		if stdout, stderr, code := s.run(t, strings.Fields(args)...); code != 2 || stdout != "" || len(s.ssm.Scripts()) != sent {
 			t.Errorf("%s: exit %d\n%s%s", args, code, stdout, stderr)
 		}
+	}
+
+	stdout, stderr, code = s.run(t, "slotcheck", "a-ssh", "c-ssm", "--format", "junit")
+	var suites struct {
+		Suites []struct {
+			Name     string `xml:"name,attr"`
+			Failures int    `xml:"failures,attr"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal([]byte(stdout), &suites); err != nil || code != 0 || len(suites.Suites) != 2 || suites.Suites[1].Name != "slotcheck c-ssm" || suites.Suites[1].Failures != 0 {
+		t.Errorf("junit of two: exit %d, %v\n%s%s", code, err, stdout, stderr)
 	}
 
 	s.host(t, "c-ssm", "{ssm: {region: "+region+", instance: {tag: Name=thelab}}}", sshVs)
