@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -253,8 +254,15 @@ func (r *run) account(ctx context.Context, name string, args ...string) error {
 	until := time.Now().Add(lockPatience)
 	for {
 		said, err := r.sys.accountTool(ctx, nil, name, args...)
-		if err == nil || !strings.Contains(said, "cannot lock") || time.Now().After(until) {
+		if err == nil || !strings.Contains(said, "cannot lock") {
 			return err
+		}
+		if time.Now().After(until) {
+			file := "/etc/passwd.lock"
+			if named := regexp.MustCompile(`/etc/[a-z]+\.lock`).FindString(said); named != "" {
+				file = named
+			}
+			return report.Coded(report.ExitLocked, "%w; next, on the host, where no program is at work on the accounts: rm %s", err, file)
 		}
 		if err := pause(ctx); err != nil {
 			return err

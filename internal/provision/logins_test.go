@@ -288,3 +288,15 @@ func TestSudoThatDoesNotAnswerIsSaidWithItsWords(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestB03ALockFileThatStaysIsNamed: an editor of the accounts died and left it.
+func TestB03ALockFileThatStaysIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newScratch(t)
+	s.provision()
+	s.file("/etc/passwd", strings.Replace(s.read("/etc/passwd"), "home/slot02:/usr/sbin/nologin", "home/slot02:/bin/sh", 1))
+	s.program("usermod", `echo "usermod: existing lock file /etc/shadow.lock with an invalid PID 'x'"; echo "usermod: cannot lock /etc/shadow; try again later."; exit 1`)
+	if _, err := s.run(false); report.CodeOf(err) != report.ExitLocked || !strings.HasSuffix(err.Error(), "where no program is at work on the accounts: rm /etc/shadow.lock") {
+		t.Error(err)
+	}
+}

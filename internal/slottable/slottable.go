@@ -11,8 +11,8 @@
 //     the table last: a slot is free only when no tree is open to it and it is
 //     known who left it as it is.
 //
-// It may import accounts, hosts, report, safefs and the sandbox's slots, whose
-// reader says what a valid table is; what runs as a slot must never import it.
+// It may import accounts, hosts, platform, report, safefs and the sandbox's slots,
+// whose reader says what a valid table is; what runs as a slot must never import it.
 package slottable
 
 import (
