@@ -2,14 +2,11 @@ package onhost
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"agentworks-deploy/internal/hosts"
-	"agentworks-deploy/internal/platform"
 	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
-	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/slottable"
 )
 
@@ -35,40 +32,7 @@ type SlotsStatus = slottable.Status
 const slotsWait = 10 * time.Second
 
 func verbSlotsAssign() Verb {
-	return Verb{Role: remote.Admin, Lock: true, LockWait: slotsWait, Run: func(ctx context.Context, s *Session) ([]report.Row, error) {
-		rows, err := changeSlots(slottable.Assign)(ctx, s)
-		if err == nil {
-			rows = append(rows, noAccount(s)...)
-		}
-		return rows, err
-	}}
-}
-
-// noAccount warns where users.json can be read and does not name the user: the
-// id may be mistyped. It is no refusal, since the platform may make the account
-// later.
-func noAccount(s *Session) []report.Row {
-	var args SlotsArgs
-	if err := s.Args(&args); err != nil {
-		return nil
-	}
-	host := &s.Request.Host
-	file := host.Layout().UsersFile()
-	dir, name, err := safefs.OpenParent(file)
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	data, err := dir.ReadFile(name, maxUsersFile)
-	if err != nil {
-		return nil
-	}
-	ids, err := platform.ParseUsers(data)
-	if err != nil || slices.Contains(ids, args.User) {
-		return nil
-	}
-	return []report.Row{{State: report.Warn, Check: "user-account", Detail: args.User + " is no enabled account of " + file + ": is the id right?",
-		Fix: &report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "slots", "release", host.Name, args.User}}}}
+	return Verb{Role: remote.Admin, Lock: true, LockWait: slotsWait, Run: changeSlots(slottable.Assign)}
 }
 
 func verbSlotsRelease() Verb {
@@ -91,9 +55,6 @@ func verbSlotsStatus() Verb {
 		return rows, err
 	}}
 }
-
-// maxUsersFile bounds what root reads of users.json.
-const maxUsersFile = 16 << 20
 
 type slotChange func(context.Context, slottable.System, slottable.Request) (string, []report.Row, error)
 

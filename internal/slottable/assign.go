@@ -34,7 +34,6 @@ func (r *run) assign(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r.unknownUser()
 	strays, err := r.strays(slot, r.User)
 	if err != nil {
 		return "", err
@@ -70,7 +69,11 @@ func (r *run) assign(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return slot, give(r.Plan)
+	if err := give(r.Plan); err != nil {
+		return slot, err
+	}
+	r.unknownUser()
+	return slot, nil
 }
 
 // pick chooses the slot (case T-03); holds says that the user has it already.

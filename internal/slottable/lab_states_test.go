@@ -52,7 +52,7 @@ func TestLabStatusSaysWhoHasNoSlot(t *testing.T) {
 	if out := h.Must("slots", "status", "box"); !strings.Contains(out, "1 account is enabled and without a slot: u2;") {
 		t.Error(out)
 	}
-	if out := h.Must("slots", "assign", "box", "u3x", "--plan"); !strings.Contains(out, "u3x is no enabled account in /srv/vs/data/docs/config/users.json") {
+	if out := h.Must("slots", "assign", "box", "u3x", "--plan"); !strings.Contains(out, "u3x is no enabled account of /srv/vs/data/docs/config/users.json") {
 		t.Error(out)
 	}
 }

@@ -219,9 +219,13 @@ func (r *run) showUsers() (without []string) {
 	return without
 }
 
-// unknownUser warns of an id that the platform does not know: it may be mistyped.
+// unknownUser warns where users.json can be read and does not name the user: the
+// id may be mistyped. It is no refusal, since the platform may make the account
+// later.
 func (r *run) unknownUser() {
 	if ids, err := r.enabled(); err == nil && !slices.Contains(ids, r.User) {
-		r.row(report.Warn, "user", "", "%s is no enabled account in %s", r.User, r.UsersFile())
+		r.rows = append(r.rows, report.Row{State: report.Warn, Check: "user-account",
+			Detail: r.User + " is no enabled account of " + r.UsersFile() + ": is the id right?",
+			Fix:    &report.Fix{Where: report.Operator, Argv: []string{"agentworks-deploy", "slots", "release", r.Host, r.User}}})
 	}
 }

@@ -141,10 +141,10 @@ func TestEnabledAccountsWithoutASlotAreNamed(t *testing.T) {
 	}
 	_, rows, err = s.assign("u3x", "")
 	s.must(err)
-	wantRow(t, rows, report.Warn, "user", "u3x is no enabled account in "+file)
+	wantRow(t, rows, report.Warn, "user-account", "u3x is no enabled account of "+file)
 	_, rows, err = s.assign("u2", "")
 	s.must(err)
-	noRow(t, rows, report.Warn, "user")
+	noRow(t, rows, report.Warn, "user-account")
 
 	off := On(s.host)
 	off.Off = true
