@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -236,5 +239,39 @@ func TestSSMRequestTooLarge(t *testing.T) {
 	_, err = c.Run(context.Background(), Cmd{Argv: []string{"/bin/echo", "a\x00b"}})
 	if report.CodeOf(err) != report.ExitUsage || s.Calls("") != 0 {
 		t.Errorf("%v after %d calls", err, s.Calls(""))
+	}
+}
+
+// The SDK writes nothing to standard error, whatever it falls back to on its way
+// to credentials: that is for this program's one line.
+func TestSDKSaysNothingOfItsOwn(t *testing.T) {
+	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code := http.StatusNotFound
+		if r.Method == http.MethodPut {
+			code = http.StatusForbidden // no token: the SDK falls back to IMDSv1, and warns
+		}
+		w.WriteHeader(code)
+	}))
+	defer imds.Close()
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.URL)
+	t.Setenv("HOME", t.TempDir())
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_EC2_METADATA_DISABLED"} {
+		t.Setenv(name, "")
+	}
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	stderr := os.Stderr
+	os.Stderr = said
+	s, err := connectSSM(t.Context(), hosts.SSMChannel{Region: "us-west-2"}, "channels.admin.ssm")
+	if err == nil {
+		_, err = s.config.Credentials.Retrieve(t.Context())
+	}
+	os.Stderr = stderr
+	text, bad := os.ReadFile(said.Name())
+	if err == nil || bad != nil || len(text) > 0 {
+		t.Errorf("%v, %v, standard error %q", err, bad, text)
 	}
 }
