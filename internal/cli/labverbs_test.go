@@ -80,7 +80,7 @@ func TestLabExecPassesAStop(t *testing.T) {
 // A login shell finds the user manager of its account, as over ssh.
 func TestLabShellReachesTheUserManager(t *testing.T) {
 	l := labtest.Shared(t, labtest.Reference())
-	l.MustExec(t, "loginctl", "enable-linger", "vs")
+	l.MustExec(t, "sh", "-c", "loginctl enable-linger vs && systemctl start user@$(id -u vs).service") // which waits until it is up
 	// script lends the terminal without which there is no shell.
 	line := filepath.Join(labtest.Binaries(t), program) + " lab shell --user vs --name " + l.Name
 	cmd := exec.Command("script", "--quiet", "--return", "--command", line, "/dev/null")
