@@ -68,21 +68,21 @@ func (r Row) name() string {
 
 // line is a FAIL or ERROR row that stands alone, with its way out.
 func (r Row) line() string {
-	s := fmt.Sprintf("%s %s: %s", r.State, Escape(r.name()), Escape(r.Detail))
-	if r.Fix != nil {
-		s += " -- " + r.Fix.Line()
+	return fmt.Sprintf("%s %s: %s", r.State, Escape(r.name()), Escape(r.Detail)) + r.way()
+}
+
+// way is a row's fix as it ends a line; empty where there is none.
+func (r Row) way() string {
+	if r.Fix == nil {
+		return ""
 	}
-	return s
+	return " -- " + r.Fix.Line()
 }
 
 // note is a row of another state that stands alone: the detail follows without a
 // colon, since it often names a file with one of its own.
 func (r Row) note() string {
-	s := fmt.Sprintf("%s %s %s", r.State, Escape(r.name()), Escape(r.Detail))
-	if r.Fix != nil {
-		s += " -- " + r.Fix.Line()
-	}
-	return s
+	return fmt.Sprintf("%s %s %s", r.State, Escape(r.name()), Escape(r.Detail)) + r.way()
 }
 
 // alone is the form of a row's state.

@@ -70,11 +70,13 @@ func WriteNotes(w io.Writer, title string, rows []Row, style Style) error {
 	return style.print(w, out.String())
 }
 
-// causes names each cause that several slots fail for, once (case B65).
+// causes names each cause that several slots fail for, once (case B65), with
+// their fix where they have the same.
 func (r Report) causes() []string {
 	var order []string
 	slots := map[string]map[string]bool{}
 	rows := map[string]int{}
+	fix := map[string]string{}
 	for _, row := range r.Rows {
 		if row.State != Fail || row.Cause == "" || row.Slot == "" {
 			continue
@@ -82,6 +84,10 @@ func (r Report) causes() []string {
 		if slots[row.Cause] == nil {
 			slots[row.Cause] = map[string]bool{}
 			order = append(order, row.Cause)
+			fix[row.Cause] = row.way()
+		}
+		if fix[row.Cause] != row.way() {
+			fix[row.Cause] = ""
 		}
 		slots[row.Cause][row.Slot] = true
 		rows[row.Cause]++
@@ -89,7 +95,7 @@ func (r Report) causes() []string {
 	var lines []string
 	for _, cause := range order {
 		if n := len(slots[cause]); n > 1 {
-			lines = append(lines, fmt.Sprintf("CAUSE %s: %s of %d slots", Escape(cause), count(rows[cause], "failure"), n))
+			lines = append(lines, fmt.Sprintf("CAUSE %s: %s of %d slots", Escape(cause), count(rows[cause], "failure"), n)+fix[cause])
 		}
 	}
 	return lines
