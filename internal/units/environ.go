@@ -20,6 +20,8 @@ import (
 type Running struct {
 	PID   int
 	State string // ActiveState, or why there is no manager to ask
+	// Unit is all that the manager says; zero where there is none.
+	Unit UnitState
 }
 
 // Running asks for one unit. A manager that is not there is no error: nothing
@@ -32,7 +34,7 @@ func (m *Manager) Running(ctx context.Context, unit string) (Running, error) {
 	if err != nil {
 		return Running{}, err
 	}
-	return Running{PID: states[0].MainPID, State: states[0].Active}, nil
+	return Running{PID: states[0].MainPID, State: states[0].Active, Unit: states[0]}, nil
 }
 
 // Told is what a service was started with or, while it does not run, what the

@@ -34,13 +34,16 @@ func NewManager(manager string, uid int) *Manager {
 }
 
 // UnitState is one unit as its manager sees it at one moment. Restarts counts
-// those that nobody asked for (NRestarts).
+// those that nobody asked for (NRestarts). Started is when the main process began,
+// in microseconds of the monotonic clock.
 type UnitState struct {
 	Name              string
 	Load, Active, Sub string
 	MainPID           int
 	Restarts          int
 	Result            string
+	File, FileState   string // its unit file, and whether that is enabled
+	Started           uint64
 	Unmet             bool // its last start was skipped: a condition of its unit is not met
 }
 
@@ -111,7 +114,7 @@ func (m *Manager) States(ctx context.Context, units []string) ([]UnitState, erro
 	if len(units) == 0 {
 		return nil, nil
 	}
-	args := append([]string{"show", "--property=Id,LoadState,ActiveState,SubState,MainPID,NRestarts,Result,ConditionResult,ConditionTimestampMonotonic", "--"}, units...)
+	args := append([]string{"show", "--property=Id,LoadState,ActiveState,SubState,MainPID,NRestarts,Result,FragmentPath,UnitFileState,ExecMainStartTimestampMonotonic,ConditionResult,ConditionTimestampMonotonic", "--"}, units...)
 	out, err := m.run(ctx, args...)
 	if err != nil {
 		return nil, err
@@ -160,6 +163,12 @@ func parseStates(out string) ([]UnitState, error) {
 			u.Sub = value
 		case "Result":
 			u.Result = value
+		case "FragmentPath":
+			u.File = value
+		case "UnitFileState":
+			u.FileState = value
+		case "ExecMainStartTimestampMonotonic":
+			u.Started, err = strconv.ParseUint(value, 10, 64)
 		case "ConditionResult", "ConditionTimestampMonotonic":
 			no = no || key == "ConditionResult" && value == "no"
 			looked = looked || key != "ConditionResult" && value != "0"
