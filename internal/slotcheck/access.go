@@ -23,6 +23,7 @@ const (
 // and, where it has one, its access ACL.
 type access struct {
 	UID, GID uint32
+	Kind     uint32 // unix.S_IFDIR and the like
 	Mode     uint32 // the permission and special bits, 07777
 	ACL      safefs.ACL
 }
@@ -33,7 +34,7 @@ func readAccess(path string) (access, error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return access{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	a := access{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 07777}
+	a := access{UID: st.Uid, GID: st.Gid, Kind: st.Mode & unix.S_IFMT, Mode: st.Mode & 07777}
 	var err error
 	a.ACL, err = readACL(path, safefs.AccessACL)
 	return a, err

@@ -33,7 +33,7 @@ func hostChecks(level Level) []check {
 	if level == Full {
 		checks = append(checks, hostRows()...)
 	}
-	return append(checks, check{"releases-listable", checkReleasesListable}, check{"acl-present", checkACLPresent})
+	return append(checks, check{"path-writable", checkWriters}, check{"releases-listable", checkReleasesListable}, check{"acl-present", checkACLPresent})
 }
 
 // refused turns a refusal into its row; before names what was asked for.
@@ -52,6 +52,11 @@ func (a *audit) unanswered(before string, err error) []report.Row {
 	}
 	if no, ok := errors.AsType[errRefused](err); ok {
 		return refused(before, refusal{Detail: a.hide.words(no.Error()), Cause: "the shell's grant rules refuse", Fix: a.provisionFix()})
+	}
+	if noStart(err) {
+		if r, found := a.sudoFault(""); found {
+			return refused(before, r)
+		}
 	}
 	if before != "" {
 		before += ": "

@@ -17,18 +17,24 @@ import (
 // there, or that the service may not look at, is other rows' business.
 func (a *audit) closedFile(file, show string) []report.Row {
 	var st unix.Stat_t
-	if err := unix.Lstat(file, &st); err != nil {
+	acc, err := readAccess(file)
+	if err != nil || unix.Lstat(file, &st) != nil {
 		return nil
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if acc.Kind != unix.S_IFREG {
 		return warn(show + " is not a regular file, so whether it is closed is not known")
 	}
 	var rows []report.Row
-	if st.Uid != a.service.UID {
-		rows = append(rows, fail(fmt.Sprintf("%s is owned by %s, not %s", show, a.userName(st.Uid), a.layout.Product), hostFix("chown", a.layout.Product, file))...)
+	if acc.UID != a.service.UID {
+		rows = append(rows, fail(fmt.Sprintf("%s is owned by %s, not %s", show, a.userName(acc.UID), a.layout.Product), hostFix("chown", a.layout.Product, file))...)
 	}
-	if mode := st.Mode & 0o7777; mode != 0o600 {
-		rows = append(rows, fail(fmt.Sprintf("%s has group %s and mode %04o, not 0600", show, a.groupName(st.Gid), mode), hostFix("chmod", "0600", file))...)
+	mode := acc.Mode
+	if acc.ACL != nil {
+		rows = append(rows, fail(fmt.Sprintf("%s has an ACL %s", show, a.entryNames(acc.ACL)), hostFix(append(acc.bare(0o600), file)...))...)
+		mode = mode&^0o777 | 0o600
+	}
+	if mode != 0o600 {
+		rows = append(rows, fail(fmt.Sprintf("%s has group %s and mode %04o, not 0600", show, a.groupName(acc.GID), mode), hostFix("chmod", "0600", file))...)
 	}
 	if st.Nlink > 1 {
 		rows = append(rows, warn(fmt.Sprintf("%s has %d names; to see where, on the host: find / -xdev -samefile %s", show, st.Nlink, report.Quote(file)))...)

@@ -11,8 +11,6 @@ import (
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
-
-	"golang.org/x/sys/unix"
 )
 
 // configChecks look at slotctl.json once it could be read.
@@ -44,8 +42,8 @@ func (a *audit) loadConfig() []report.Row {
 		return fail(fmt.Sprintf("%s is not valid: %v", file, err), a.provisionFix())
 	}
 	a.config = c
-	if row := a.rootOnly(file, filepath.Dir(file), a.slotctl); row != nil {
-		return row
+	if rows := a.rootOnly(file, filepath.Dir(file), a.slotctl); rows != nil {
+		return rows
 	}
 	if _, err := slots.LoadConfig(file); err != nil {
 		return fail(fmt.Sprintf("slotctl would not take %s: %v", file, err), a.provisionFix())
@@ -59,26 +57,29 @@ func (a *audit) loadConfig() []report.Row {
 	return pass(file + " readable")
 }
 
-// rootOnly finds the first of paths that somebody besides root could change:
-// who can, may run any program as any slot (case C-08).
+// rootOnly finds those of paths that somebody besides root could change: who
+// can, may run any program as any slot (case C-08). No group may write either,
+// root's included: slotctl refuses such a config.
 func (a *audit) rootOnly(paths ...string) []report.Row {
+	var rows []report.Row
 	for _, p := range paths {
-		var st unix.Stat_t
-		if err := unix.Lstat(p, &st); err != nil {
-			return fail(fmt.Sprintf("%s cannot be looked at: %v", p, err), a.provisionFix())
+		acc, err := readAccess(p)
+		if err != nil {
+			rows = append(rows, fail(fmt.Sprintf("%s cannot be looked at: %v", p, cause(err)), a.provisionFix())...)
+			continue
 		}
-		owned, closed := st.Uid == 0, st.Mode&0o022 == 0
+		owned, closed := acc.UID == 0, acc.Mode&0o022 == 0
 		switch {
 		case owned && closed:
 		case !owned && !closed:
-			return fail(fmt.Sprintf("%s is not root's, and others may write it", p), a.provisionFix())
+			rows = append(rows, fail(fmt.Sprintf("%s is not root's, and others may write it", p), a.provisionFix())...)
 		case !owned:
-			return fail(p+" is not root's", hostFix("chown", "root", p))
+			rows = append(rows, fail(p+" is not root's", hostFix("chown", "root", p))...)
 		default:
-			return fail(fmt.Sprintf("%s can be written by others (mode %04o)", p, st.Mode&0o7777), hostFix("chmod", "go-w", p))
+			rows = append(rows, fail(fmt.Sprintf("%s can be written by others (mode %04o)", p, acc.Mode), a.closeFix(p, acc, trust{uids: []uint32{0}}))...)
 		}
 	}
-	return nil
+	return rows
 }
 
 func checkDocsRoot(_ context.Context, a *audit, _ subject) []report.Row {

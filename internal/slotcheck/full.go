@@ -14,7 +14,10 @@ func confinementChecks() []check {
 // hostRows are the rows of the host that level full adds.
 func hostRows() []check {
 	return []check{
+		{"identity", checkAccounts},
+		{"slot-folders", checkSlotFolders},
 		{"sudo-rule", checkSudoRule},
+		{"services", checkServices},
 		{"service-groups", checkServiceGroups},
 		{"trees-closed", checkTreesClosed},
 		{"slot-hygiene", checkSlotHygiene},

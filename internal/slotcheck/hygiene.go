@@ -15,7 +15,6 @@ import (
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/shell"
-	"agentworks-deploy/internal/sandbox/slots"
 )
 
 // checkSlotHygiene counts what the slots that hold nobody still have (case
@@ -23,8 +22,8 @@ import (
 // only where something is left.
 func checkSlotHygiene(ctx context.Context, a *audit, _ subject) []report.Row {
 	var free []subject
-	for _, u := range a.accounts.Users() {
-		if slots.ValidSlot(a.layout.Prefix, u.Name) && a.accounts.CheckSlot(u.Name, a.layout.SlotHome(u.Name)) == nil && a.table.User(u.Name) == "" {
+	for _, u := range a.own() {
+		if a.table.User(u.Name) == "" {
 			free = append(free, a.subject(u, ""))
 		}
 	}
@@ -112,6 +111,9 @@ func (a *audit) countHome(ctx context.Context, s subject) (int, []report.Row) {
 		}
 	}
 	r := a.explain(o, dir, s)
+	if rows := a.differs(a.homeOf(s.Account)); rows != nil {
+		r.Fix = rows[0].Fix
+	}
 	return 0, []report.Row{{State: report.Fail, Detail: "its home could not be counted: " + r.Detail, Cause: r.Cause, Fix: r.Fix}}
 }
 

@@ -23,9 +23,10 @@ func (a *audit) nothingProven(o outcome, err error, s subject) []report.Row {
 	return refused("", r)
 }
 
-// checkIdentity compares what the command says of itself with the account, and
-// its groups with what the kernel says from outside: in the command's own user
-// namespace foreign groups read as nogroup, so it could not tell.
+// checkIdentity compares what the command says of itself with the account, its
+// groups with what the kernel says from outside, and the account with what a slot
+// has: in the command's own user namespace foreign groups read as nogroup, so it
+// could not tell.
 func checkIdentity(ctx context.Context, a *audit, s subject) []report.Row {
 	h, o, err := a.hold(ctx, s, nil, "id -u; id -g; umask")
 	if h == nil {
@@ -55,7 +56,10 @@ func checkIdentity(ctx context.Context, a *audit, s subject) []report.Row {
 		return fail(fmt.Sprintf("the command runs with groups %s; the account's are %s",
 			strings.Join(slices.Sorted(maps.Keys(has)), " "), strings.Join(slices.Sorted(maps.Keys(own)), " ")), a.provisionFix())
 	}
-	return pass(fmt.Sprintf("uid %s, umask 0007, exactly the account's %d group(s)", want[0], len(own)))
+	if rows := a.accountFaults(s.Account); rows != nil {
+		return rows
+	}
+	return pass(fmt.Sprintf("uid %s, umask 0007, exactly the %d group(s) of a slot", want[0], len(own)))
 }
 
 // checkCapabilities reads all five sets of a running command from outside.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"agentworks-deploy/internal/report"
-	"agentworks-deploy/internal/sandbox/slots"
 )
 
 // lingerDir holds a file for each account whose user manager starts with the
@@ -23,10 +22,7 @@ func checkSlotManagers(_ context.Context, a *audit, _ subject) []report.Row {
 		return nil
 	}
 	var rows []report.Row
-	for _, u := range a.accounts.Users() {
-		if !slots.ValidSlot(a.layout.Prefix, u.Name) || u.Home != a.layout.SlotHome(u.Name) {
-			continue
-		}
+	for _, u := range a.own() {
 		row := report.Row{State: report.Warn, Slot: u.Name}
 		switch {
 		case exists(filepath.Join(lingerDir, u.Name)):

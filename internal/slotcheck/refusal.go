@@ -1,6 +1,7 @@
 package slotcheck
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -110,9 +111,13 @@ func (a *audit) explain(o outcome, dir string, s subject) refusal {
 	return refusal{Detail: a.hide.words(line), Cause: "the launcher " + a.launcher + " does not run commands", Fix: a.deployFix()}
 }
 
-// sudoRefusal: everything sudo says no to, provisioning puts right, but for
-// those few that are the caller's or the account service's (case B18).
+// sudoRefusal: everything sudo says no to, provisioning puts right, but for what
+// is wrong with sudo itself, and those few that are the caller's or the account
+// service's (case B18).
 func (a *audit) sudoRefusal(line string) refusal {
+	if r, found := a.sudoFault(line); found {
+		return r
+	}
 	fix := a.provisionFix()
 	switch {
 	case strings.Contains(line, "no new privileges"):
@@ -134,6 +139,11 @@ func (a *audit) slotctlRefusal(line, dir string, s subject) refusal {
 		// The folder of the probe is closed to the slot.
 		if at, fix := a.closedTo(dir, s); fix != nil {
 			r = refusal{Detail: a.shown(at) + " is not traversable for " + s.Slot, Cause: a.shown(at) + " is not traversable", Fix: fix}
+		}
+	case strings.Contains(line, "groups of the caller came along"):
+		r.Fix = noFix(report.OnHost, "sudo hands the caller's groups over: take preserve_groups out of /etc/sudoers and "+sudoers+" with visudo")
+		if faults := a.accountFaults(s.Account); faults != nil {
+			r.Fix = faults[0].Fix // it has the group itself
 		}
 	case strings.Contains(line, "(max_processes)"):
 		r.Fix = noFix(report.OnHost, "end processes of "+s.Slot+", or raise max_processes in "+a.configFile)
@@ -212,13 +222,13 @@ func (a *audit) component(p, words string, s subject) refusal {
 	return r
 }
 
-// openFolder lets the slot through p and gives nothing else: releases has its
-// one right mode, and where an ACL entry decides, the mode bits would not help
+// openFolder lets the slot through p and gives nothing else, but for a folder that
+// has one right mode; where an ACL entry decides, the mode bits would not help
 // (cases S-14, B21).
 func (a *audit) openFolder(p string, s subject) *report.Fix {
 	words := []string{"chmod", "o+x", p}
-	if p == a.layout.Releases() {
-		words[1] = "0711"
+	if mode, exact := a.rightMode(p); exact {
+		words[1] = fmt.Sprintf("%04o", mode)
 	}
 	if acc, err := readAccess(p); err == nil {
 		d := acc.decide(s.Account.UID, s.Groups, permX)

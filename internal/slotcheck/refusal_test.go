@@ -27,6 +27,7 @@ func fixText(f *report.Fix) string {
 }
 
 func TestS13B18RefusalsAreToldApart(t *testing.T) {
+	healthy := newScratch(t)
 	slot := subject{Slot: "slot01", Account: accounts.User{UID: 61001, GID: 61001}, Groups: []uint32{61001}, User: "u1"}
 	tests := []struct {
 		name   string
@@ -58,7 +59,9 @@ func TestS13B18RefusalsAreToldApart(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := refusalAudit().explain(outcome{Exit: tt.exit, Stderr: tt.stderr}, "/srv/vs/slots/state/slot01", slot)
+			a := refusalAudit()
+			a.sys = healthy.sys // its sudo
+			r := a.explain(outcome{Exit: tt.exit, Stderr: tt.stderr}, "/srv/vs/slots/state/slot01", slot)
 			if !strings.Contains(r.Detail, tt.detail) || strings.Contains(r.Detail, "u1") {
 				t.Errorf("detail %q, want %q in it", r.Detail, tt.detail)
 			}

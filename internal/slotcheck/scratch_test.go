@@ -11,7 +11,10 @@ import (
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
+	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/units"
+
+	"golang.org/x/sys/unix"
 )
 
 // The ids of the scratch host's accounts. They need not exist on the machine.
@@ -42,7 +45,7 @@ func newScratch(t *testing.T) *scratch {
 	}
 	fmt.Fprintf(&group, "slotshared:x:%d:vs\n", scratchService+90)
 	s.sys = System{
-		Proc: filepath.Join(dir, "proc"),
+		Proc: filepath.Join(dir, "proc"), Etc: filepath.Join(dir, "etc"), Sudo: filepath.Join(dir, "sudo"),
 		Getent: func(_ context.Context, database string, keys ...string) ([]byte, error) {
 			switch {
 			case len(keys) > 0:
@@ -57,6 +60,9 @@ func newScratch(t *testing.T) *scratch {
 	s.write(l.EnvFile(), 0o600, "AGENTWORKS_SLOTS=on\nAGENTWORKS_SLOTCTL="+s.slotctl()+"\nAGENTWORKS_SLOTS_FILE="+s.table()+"\n")
 	s.chown(l.EnvFile(), scratchService, scratchService)
 	s.write(s.slotctl(), 0o755, "")
+	s.write(s.sys.Sudo, 0o755|os.ModeSetuid, "")
+	s.write(filepath.Join(s.sys.Etc, "sudoers"), 0o440, "")
+	s.must(os.MkdirAll(filepath.Join(s.sys.Etc, "sudoers.d"), 0o755))
 	s.write(s.config(), 0o644, fmt.Sprintf(`{"slot_prefix":"slot","allowed_exec":[%q],"allowed_cwd":[%q],"slot_run_root":%q,"slot_state_root":%q,"docs_root":%q}`,
 		l.LauncherGlob(), l.Docs, l.SlotRuns(), l.SlotStates(), l.Docs))
 	s.write(s.table(), 0o640, `{"slots":{"slot01":"u1","slot02":"u2"}}`)
@@ -87,6 +93,11 @@ func (s *scratch) write(file string, mode os.FileMode, text string) {
 func (s *scratch) chown(file string, uid, gid int) {
 	s.t.Helper()
 	s.must(os.Chown(file, uid, gid))
+}
+
+func (s *scratch) acl(file string, kind safefs.ACLKind, list safefs.ACL) {
+	s.t.Helper()
+	s.must(unix.Setxattr(file, string(kind), list.Encode(), 0))
 }
 
 func (s *scratch) slotctl() string { return filepath.Join(s.dir, "libexec/slotctl") }

@@ -23,6 +23,11 @@ func (a *audit) selectSlots() []report.Row {
 	var rows []report.Row
 	assigned := a.table.Slots()
 	for _, name := range assigned {
+		if a.above(name) {
+			rows = append(rows, report.Row{State: report.Fail, Check: "slot-account", Slot: name,
+				Detail: fmt.Sprintf("the table assigns it, and no command can run as it: slots.count of the host file is %d", a.layout.Count), Fix: a.aboveFix(name)})
+			continue
+		}
 		acct, ok := a.accounts.User(name)
 		if !ok {
 			rows = append(rows, report.Row{State: report.Fail, Check: "slot-account", Slot: name,
@@ -59,7 +64,14 @@ func (a *audit) selectSlots() []report.Row {
 	} else {
 		count += "no test slot"
 	}
+	rows = append(rows, a.former()...)
 	return append([]report.Row{{State: report.Pass, Check: "slot-table-count", Detail: count}}, rows...)
+}
+
+// aboveFix is a person's choice. Only slots status may name who holds the slot.
+func (a *audit) aboveFix(slot string) *report.Fix {
+	host := report.Quote(a.hostName())
+	return noFix(report.Operator, fmt.Sprintf("%[1]s slots release %[2]s for who holds %[3]s (%[1]s slots status %[2]s says who); or, to keep it, raise slots.count and %[1]s provision %[2]s", program, host, slot))
 }
 
 // identityFix makes what is missing; whether a stranger's account may go is a
@@ -104,6 +116,8 @@ func (a *audit) unfit(acct accounts.User) string {
 	switch {
 	case !slots.ValidSlot(a.layout.Prefix, acct.Name):
 		return fmt.Sprintf("not a slot of prefix %q", a.layout.Prefix)
+	case a.above(acct.Name):
+		return fmt.Sprintf("slots.count of the host file is %d", a.layout.Count)
 	case a.table.User(acct.Name) != "":
 		return "it holds somebody"
 	}

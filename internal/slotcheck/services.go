@@ -11,7 +11,6 @@ import (
 
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
-	"agentworks-deploy/internal/sandbox/slots"
 	"agentworks-deploy/internal/units"
 )
 
@@ -48,6 +47,18 @@ func (a *audit) services(ctx context.Context) (running []service, idle []string,
 	return running, idle, nil
 }
 
+// units are the units of the services; told says that the host file names them.
+func (a *audit) units() (names []string, told bool) {
+	services := a.ask.Host.Release.Services
+	if told = len(services) > 0; !told {
+		services = []string{a.layout.Product + "-workspace", a.layout.Product + "-agent"}
+	}
+	for _, name := range services {
+		names = append(names, units.ServiceUnit(name))
+	}
+	return names, told
+}
+
 // stemming picks the unit's processes out of all: those in its control group,
 // and descendants that left it.
 func stemming(all []accounts.Process, unit string, main int) []accounts.Process {
@@ -75,10 +86,23 @@ func (a *audit) exe(pid int) (string, error) {
 
 // restartFix restarts units of the service manager, as root.
 func (a *audit) restartFix(units ...string) *report.Fix {
-	if a.ask.Host.Release.Manager == "system" {
-		return hostFix(append([]string{"systemctl", "restart"}, units...)...)
+	return a.systemctl(append([]string{"restart"}, units...)...)
+}
+
+// systemctl asks the manager of the services for something, as root.
+func (a *audit) systemctl(words ...string) *report.Fix {
+	argv := []string{"systemctl"}
+	if !a.systemManager() {
+		argv = append(argv, "--user", "-M", a.layout.Product+"@")
 	}
-	return hostFix(append([]string{"systemctl", "--user", "-M", a.layout.Product + "@", "restart"}, units...)...)
+	return hostFix(append(argv, words...)...)
+}
+
+func (a *audit) systemManager() bool { return a.ask.Host.Release.Manager == "system" }
+
+// managerUnit is the user manager of the service account.
+func (a *audit) managerUnit() string {
+	return "user@" + strconv.FormatUint(uint64(a.service.UID), 10) + ".service"
 }
 
 // checkServiceGroups asks the kernel, not the account database: a process keeps
@@ -93,10 +117,8 @@ func checkServiceGroups(ctx context.Context, a *audit, _ subject) []report.Row {
 		return skip("no service runs: " + strings.Join(idle, ", "))
 	}
 	var want []uint32
-	for _, u := range a.accounts.Users() {
-		if slots.ValidSlot(a.layout.Prefix, u.Name) && u.Home == a.layout.SlotHome(u.Name) {
-			want = append(want, u.GID)
-		}
+	for _, u := range a.own() {
+		want = append(want, u.GID)
 	}
 	var rows []report.Row
 	for _, s := range running {
@@ -105,8 +127,8 @@ func checkServiceGroups(ctx context.Context, a *audit, _ subject) []report.Row {
 			if len(missing) == 0 {
 				continue
 			}
-			fix := hostFix("systemctl", "restart", "user@"+strconv.FormatUint(uint64(a.service.UID), 10)+".service")
-			if a.ask.Host.Release.Manager == "system" {
+			fix := hostFix("systemctl", "restart", a.managerUnit())
+			if a.systemManager() {
 				fix = a.restartFix(s.Unit)
 			}
 			rows = append(rows, fail(fmt.Sprintf("%s (pid %d) lacks %d of %d slot groups, %s first: it was started before it got them",

@@ -181,8 +181,8 @@ func TestTreesClosed(t *testing.T) {
 		for user, gid := range map[string]int{"u1": scratchSlot, "u2": scratchSlot + 1, "u3": scratchService, "_shared": 0} {
 			dir := filepath.Join(users(s), user)
 			s.must(os.MkdirAll(dir, 0o755))
-			s.must(os.Chmod(dir, 0o770))
 			s.chown(dir, scratchService, gid)
+			s.must(unix.Chmod(dir, slotMode))
 		}
 	}
 	tests := []struct {
@@ -193,7 +193,11 @@ func TestTreesClosed(t *testing.T) {
 		{"healthy", func(*scratch, string) {}, "PASS row: 3 tree(s)", ""},
 		{"another slot's group", func(s *scratch, u1 string) { s.chown(u1, scratchService, scratchSlot+1) },
 			"FAIL row: the tree of the user of slot01 has the group of another slot, slot02", "-exec chgrp slot01 {} +"},
-		{"open to others", func(s *scratch, u1 string) { s.must(os.Chmod(u1, 0o775)) }, "FAIL row: the tree of the user of slot01 is open to others (mode 0775)", "-exec chmod o-rwx {} +"},
+		{"open to others", func(s *scratch, u1 string) { s.must(unix.Chmod(u1, 0o2775)) }, "FAIL row: the tree of the user of slot01 is open to others (mode 2775)", "-exec chmod 2770 {} +"},
+		{"closed to its slot", func(s *scratch, u1 string) { s.must(unix.Chmod(u1, 0o700)) }, "FAIL row: the tree of the user of slot01 has mode 0700, not 2770", "-exec chmod 2770 {} +"},
+		{"another slot in the ACL", func(s *scratch, u1 string) {
+			s.acl(u1, safefs.AccessACL, safefs.ACLFromMode(0o770).WithGroup(scratchSlot+1, 7))
+		}, "FAIL row: the tree of the user of slot01 has an ACL entry for group slot02", "-exec setfacl -b {} +"},
 		{"another owner", func(s *scratch, u1 string) { s.chown(u1, 0, scratchSlot) }, "FAIL row: the tree of the user of slot01 is not owned by vs", "-exec chown vs {} +"},
 		{"a slot's group without the slot", func(s *scratch, u1 string) {
 			s.chown(filepath.Join(filepath.Dir(u1), "u3"), scratchService, scratchSlot)
@@ -201,8 +205,7 @@ func TestTreesClosed(t *testing.T) {
 			"FAIL row: a tree of a user without a slot has the group of another slot, slot01", "-exec chgrp vs {} +"},
 		{"a link", func(s *scratch, u1 string) { s.must(os.Symlink("u1", filepath.Join(filepath.Dir(u1), "u4"))) }, "FAIL row: a tree of a user without a slot is not a folder", ""},
 		{"another slot in the default ACL", func(s *scratch, u1 string) {
-			list := safefs.ACLFromMode(0o770).WithGroup(scratchSlot+1, 7)
-			s.must(unix.Setxattr(u1, string(safefs.DefaultACL), list.Encode(), 0))
+			s.acl(u1, safefs.DefaultACL, safefs.ACLFromMode(0o770).WithGroup(scratchSlot+1, 7))
 		}, "FAIL row: the tree of the user of slot01 has a default ACL entry for group slot02", "-exec setfacl -d -x g:61002 {} +"},
 		// What an assign once did to a link of .env in a tree.
 		{".env opened to a slot", func(s *scratch, _ string) {

@@ -21,6 +21,9 @@ const sudoers = "/etc/sudoers.d"
 // command as every slot, and nothing else (case U-01).
 func checkSudoRule(ctx context.Context, a *audit, _ subject) []report.Row {
 	var rows []report.Row
+	if r, found := a.sudoFault(""); found {
+		return refused("", r)
+	}
 	for _, s := range a.slots {
 		if may, text, err := a.maySudo(ctx, s.Slot, a.slotctl, "exec"); err != nil {
 			return unknown(err.Error())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/sandbox/shell"
 	"agentworks-deploy/internal/units"
 )
 
@@ -17,6 +18,8 @@ import (
 // scratch tree in its place.
 type System struct {
 	Proc   string // "/proc"
+	Etc    string // "/etc", of which sudo's own files are looked at
+	Sudo   string // the program that the chain begins with
 	Getent accounts.Getent
 	// Unit asks the service manager for one service. A manager that is not
 	// there is no error: nothing of its runs.
@@ -28,6 +31,8 @@ type System struct {
 func ThisHost(manager string) System {
 	return System{
 		Proc:   "/proc",
+		Etc:    "/etc",
+		Sudo:   shell.Sudo,
 		Getent: accounts.HostGetent,
 		Unit: func(ctx context.Context, name string) (units.Running, error) {
 			ctx, cancel := context.WithTimeout(ctx, toolDeadline)

@@ -26,27 +26,33 @@ func (a *audit) loadTable() []report.Row {
 		rows = append(rows, report.Row{State: report.Fail, Check: "slot-table-" + what, Detail: detail, Fix: fix})
 	}
 	file := a.tableFile
-	var st unix.Stat_t
-	if err := unix.Lstat(file, &st); err != nil {
+	acc, err := readAccess(file)
+	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			wrong("read", file+" does not exist", a.absentFix())
 		} else {
-			wrong("read", fmt.Sprintf("%s cannot be looked at: %v", file, err), a.provisionFix())
+			wrong("read", fmt.Sprintf("%s cannot be looked at: %v", file, cause(err)), a.provisionFix())
 		}
 		return rows
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if acc.Kind != unix.S_IFREG {
 		wrong("read", file+" is not a regular file", noFix(report.OnHost, "look at what stands there, rm or mv it, then agentworks-deploy slots rebuild "+a.hostName()))
 		return rows
 	}
-	if st.Uid != 0 {
-		wrong("owner", fmt.Sprintf("%s is owned by %s, not root", file, a.userName(st.Uid)), hostFix("chown", "root", file))
+	if acc.UID != 0 {
+		wrong("owner", fmt.Sprintf("%s is owned by %s, not root", file, a.userName(acc.UID)), hostFix("chown", "root", file))
 	}
-	if st.Gid != a.service.GID {
+	if acc.GID != a.service.GID {
 		group := a.groupName(a.service.GID)
-		wrong("group", fmt.Sprintf("%s has group %s, not %s", file, a.groupName(st.Gid), group), hostFix("chgrp", group, file))
+		wrong("group", fmt.Sprintf("%s has group %s, not %s", file, a.groupName(acc.GID), group), hostFix("chgrp", group, file))
 	}
-	if mode := st.Mode & 0o7777; mode != tableMode {
+	mode := acc.Mode
+	if acc.ACL != nil {
+		// With a list the mode's group bits are its mask, so chmod would leave the entry.
+		wrong("acl", fmt.Sprintf("%s has an ACL %s (mode %04o)", file, a.entryNames(acc.ACL), mode), hostFix(append(acc.bare(tableMode), file)...))
+		mode = mode&^0o777 | tableMode
+	}
+	if mode != tableMode {
 		wrong("mode", fmt.Sprintf("%s has mode %04o, not %04o", file, mode, tableMode), hostFix("chmod", "0640", file))
 	}
 	table, err := slots.ReadTable(file, a.layout.Prefix)

@@ -105,30 +105,34 @@ func (a *audit) openTree(dir string, e fs.DirEntry, acc access, slot string, gro
 		}
 		add("has the group of "+whom, change("chgrp", a.groupName(wantGroup)))
 	}
-	if acc.Mode&0o007 != 0 {
-		add(fmt.Sprintf("is open to others (mode %04o)", acc.Mode), change("chmod", "o-rwx"))
+	mode := acc.Mode
+	if in := a.intruders(acc.ACL, acct.UID, wantGroup); in != nil {
+		words := acc.without(func(e safefs.ACLEntry) bool { return slices.Contains(in, e) }, 7, 0)
+		if slices.Contains(words, "-b") && slot != "" {
+			words, mode = acc.bare(slotMode), mode&^0o777|slotMode&0o777
+		}
+		add("has an ACL "+a.entryNames(in), change(words...))
+	}
+	switch {
+	case slot == "" && mode&0o007 != 0:
+		add(fmt.Sprintf("is open to others (mode %04o)", mode), change("chmod", "o-rwx"))
+	case known && mode != slotMode:
+		how := fmt.Sprintf("has mode %04o, not %04o", mode, slotMode)
+		if mode&0o007 != 0 {
+			how = fmt.Sprintf("is open to others (mode %04o)", mode)
+		}
+		add(how, change("chmod", fmt.Sprintf("%04o", slotMode)))
 	}
 	inherited, err := readACL(dir, safefs.DefaultACL)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		rows = append(rows, unknown(fmt.Sprintf("%s cannot be looked at: %v", whose, cause(err)))...)
 	}
-	for _, list := range []struct {
-		acl    safefs.ACL
-		what   string
-		remove []string
-	}{{acc.ACL, "an ACL entry", []string{"setfacl", "-x"}}, {inherited, "a default ACL entry", []string{"setfacl", "-d", "-x"}}} {
-		for _, entry := range list.acl {
-			var who, spec string
-			switch id := strconv.FormatUint(uint64(entry.ID), 10); {
-			case entry.Tag == safefs.ACLUser && entry.ID != a.service.UID && !a.owns(slot, entry):
-				who, spec = a.userName(entry.ID), "u:"+id
-			case entry.Tag == safefs.ACLNamed && entry.ID != wantGroup && entry.ID != a.service.GID:
-				who, spec = "group "+a.groupName(entry.ID), "g:"+id
-			default:
-				continue
-			}
-			add("has "+list.what+" for "+who, change(append(list.remove, spec)...))
+	if in := a.intruders(inherited, acct.UID, wantGroup); in != nil {
+		var specs []string
+		for _, e := range in {
+			specs = append(specs, entrySpec(e))
 		}
+		add("has a default ACL "+a.entryNames(in), change("setfacl", "-d", "-x", strings.Join(specs, ",")))
 	}
 	return rows
 }
@@ -142,12 +146,6 @@ func (a *audit) never(p string) bool {
 		}
 	}
 	return within(p, a.layout.DocsConfig())
-}
-
-// owns says whether an ACL entry is for the slot that the tree belongs to.
-func (a *audit) owns(slot string, e safefs.ACLEntry) bool {
-	acct, ok := a.accounts.User(slot)
-	return ok && acct.UID == e.ID
 }
 
 // changeFix is a command on a file, whose name it leaves out where that tells a
@@ -179,15 +177,24 @@ func (a *audit) closedTo(dir string, s subject) (at string, fix *report.Fix) {
 			continue
 		}
 		users := a.layout.Users()
+		below := p != users && within(p, users)
+		mode, exact := a.rightMode(p)
+		want := uint16(permX)
 		switch {
-		case p != users && within(p, users) && d.Class == classOther:
+		case below && d.Class == classOther:
 			return p, a.changeFix(p, "chgrp", a.groupName(s.Account.GID))
 		case within(p, a.docs) && p != a.docs && !within(p, users):
 			return p, a.provisionFix() // a shared folder
+		case exact && acc.ACL == nil:
+			return p, a.changeFix(p, "chmod", fmt.Sprintf("%04o", mode))
 		case d.Class == classOther && a.never(p):
 			return p, a.provisionFix()
+		case below && acc.ACL == nil && d.Class == classGroup:
+			return p, a.changeFix(p, "chmod", "g+rwxs") // as slots assign leaves every folder of a tree
+		case below:
+			want = permR | permW | permX
 		}
-		words := acc.opener(d, permX, p)
+		words := acc.opener(d, want, p)
 		return p, a.changeFix(p, words[:len(words)-1]...)
 	}
 	return "", nil
