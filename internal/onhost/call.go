@@ -67,6 +67,11 @@ func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req
 	stderr := &tail{w: log}
 	exit, err := ch.Run(ctx, remote.Cmd{Argv: how.argv, Stdin: stdin, Stdout: stdout, Stderr: stderr})
 	if err != nil {
+		if Verbs()[req.Verb].Parting && ctx.Err() != nil && !req.NoLease {
+			if e, ok := parting(stdout.Bytes(), req); ok {
+				return e, e.failure()
+			}
+		}
 		return Envelope{}, err
 	}
 	if err := stdin.failed(); err != nil {
@@ -80,6 +85,16 @@ func (p *Program) exchange(ctx context.Context, ch remote.Channel, how plan, req
 		fmt.Fprintf(log, "the half on %s is version %s, this program is %s; to update it: agentworks-deploy provision %s\n", req.Host.Name, e.Version, p.Version, req.Host.Name)
 	}
 	return e, err
+}
+
+// parting is the whole answer in the output of a half whose caller is leaving.
+func parting(output []byte, req Request) (Envelope, bool) {
+	f, err := findAnswer(output)
+	if err != nil || f.kept != "" {
+		return Envelope{}, false
+	}
+	e, err := f.read(req.Encoding)
+	return e, err == nil && e.Verb == req.Verb
 }
 
 func (p *Program) plan(ctx context.Context, ch remote.Channel, verb Verb, req Request) (plan, error) {

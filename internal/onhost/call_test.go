@@ -3,6 +3,7 @@ package onhost
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -144,6 +145,9 @@ func TestNoAnswerIsNeverAVerdict(t *testing.T) {
 		if report.CodeOf(err) != c.code || err == nil || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %d %v, want %d %q", c.name, report.CodeOf(err), err, c.code, c.text)
 		}
+		if lost := errors.As(err, new(*remote.LostError)); lost != (c.code == report.ExitUnfinished) {
+			t.Errorf("%s: the outcome is unknown: %v", c.name, lost)
+		}
 	}
 }
 
@@ -183,5 +187,50 @@ func TestInterruptedCallTellsTheHalf(t *testing.T) {
 	_, err := p.exchange(ctx, localChannel(t), p.uploadTo(t.TempDir(), "half-", "remove"), Request{Verb: "polite"}, nil, logged)
 	if err == nil || ctx.Err() == nil || time.Since(begun) > 20*time.Second {
 		t.Errorf("%v after %s", err, time.Since(begun))
+	}
+}
+
+// leaving is a channel whose half answers while its caller is interrupted.
+type leaving struct {
+	remote.Channel
+	said   string
+	cancel func()
+}
+
+func (l leaving) Run(ctx context.Context, cmd remote.Cmd) (int, error) {
+	l.cancel()
+	_, _ = io.WriteString(cmd.Stdout, l.said)
+	return 0, &remote.LostError{Err: context.Cause(ctx)}
+}
+
+// What a deploy left the host with is heard also by who interrupted it; what was
+// cut, or of another verb, is not believed.
+func TestInterruptedDeployIsHeardToItsEnd(t *testing.T) {
+	answer := func(verb string) string {
+		var out bytes.Buffer
+		e := Envelope{V: Protocol, Version: "test", Verb: verb, Error: "release x is live but unproven", Exit: report.ExitUnfinished}
+		if err := writeAnswer(&out, e, "", 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for name, c := range map[string]struct {
+		verb, said string
+		heard      bool
+	}{
+		"heard":       {"deploy", answer("deploy"), true},
+		"cut":         {"deploy", answer("deploy")[:40], false},
+		"nothing":     {"deploy", "", false},
+		"another's":   {"deploy", answer("slotcheck"), false},
+		"changes not": {"slotcheck", answer("slotcheck"), false},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := testProgram(t).exchange(ctx, leaving{localChannel(t), c.said, cancel}, plan{argv: []string{"half"}}, Request{Verb: c.verb}, nil, io.Discard)
+		if heard := err != nil && err.Error() == "release x is live but unproven"; heard != c.heard {
+			t.Errorf("%s: %v", name, err)
+		}
+		if lost := errors.As(err, new(*remote.LostError)); lost == c.heard {
+			t.Errorf("%s: the outcome is unknown: %v", name, lost)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package onhost
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 
 	"agentworks-deploy/internal/remote"
@@ -75,13 +74,11 @@ func (p *Program) judge(ctx context.Context, ch remote.Channel, stdout []byte, e
 	case err != nil && len(stdout) == 0:
 		return Envelope{}, noAnswer(exit, ch.String(), req.Host.Name, req.Verb, stderr)
 	case err != nil:
-		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: %s ended with %d: %w", ch, req.Verb, exit, err)
+		return Envelope{}, &remote.LostError{Err: report.Coded(report.ExitUnfinished, "%s: %s ended with %d: %w", ch, req.Verb, exit, err)}
 	case e.Verb != req.Verb:
-		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: asked for %s, the answer is to %q", ch, req.Verb, e.Verb)
+		return Envelope{}, &remote.LostError{Err: report.Coded(report.ExitUnfinished, "%s: asked for %s, the answer is to %q", ch, req.Verb, e.Verb)}
 	case e.Exit != exit:
-		return Envelope{}, report.Coded(report.ExitUnfinished, "%s: %s answered with exit %d but ended with %d", ch, req.Verb, e.Exit, exit)
-	case e.Error != "":
-		return e, &report.CodedError{Code: e.Exit, Err: errors.New(e.Error)}
+		return Envelope{}, &remote.LostError{Err: report.Coded(report.ExitUnfinished, "%s: %s answered with exit %d but ended with %d", ch, req.Verb, e.Exit, exit)}
 	}
-	return e, nil
+	return e, e.failure()
 }

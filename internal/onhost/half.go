@@ -163,10 +163,11 @@ func noAnswer(exit int, channel, host string, verb string, stderr string) error 
 		}
 		return report.Coded(report.ExitState, "%s is not provisioned: root cannot become the service account (%s): %s", host, why, provision)
 	}
+	err := report.Coded(report.ExitUnfinished, "%s: %s ended with %d and no answer", channel, verb, exit)
 	if last != "" {
-		return report.Coded(report.ExitUnfinished, "%s: %s ended with %d and no answer: %s", channel, verb, exit, last)
+		err = fmt.Errorf("%w: %s", err, last)
 	}
-	return report.Coded(report.ExitUnfinished, "%s: %s ended with %d and no answer", channel, verb, exit)
+	return &remote.LostError{Err: err}
 }
 
 func lastLine(s string) string {

@@ -6,6 +6,7 @@ package onhost
 
 import (
 	"encoding/json"
+	"errors"
 
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
@@ -57,4 +58,12 @@ type Envelope struct {
 	Output []byte `json:"output,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Exit   int    `json:"exit"`
+}
+
+// failure is why the verb could not finish, with its code; nil where it did.
+func (e Envelope) failure() error {
+	if e.Error == "" {
+		return nil
+	}
+	return &report.CodedError{Code: e.Exit, Err: errors.New(e.Error)}
 }

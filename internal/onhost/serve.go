@@ -104,7 +104,13 @@ func (s Server) Serve(ctx context.Context, in io.Reader, out, log io.Writer) int
 	if s.Verbs[req.Verb].Stream {
 		session.Stdout, session.Stderr = passed.stream(streamOut), passed.stream(streamErr)
 	}
-	session.Body = follow(ctx, reader, in, req, func(err error) { gone(fmt.Errorf("%w: %w", errCallerGone, err)) })
+	session.Body = follow(ctx, reader, in, req, func(err error) {
+		if err == io.EOF { // it let go, and how else it could be gone is not told
+			gone(errCallerGone)
+			return
+		}
+		gone(fmt.Errorf("%w: %w", errCallerGone, err))
+	})
 
 	if s.Body != nil {
 		session.Body = s.Body
@@ -195,7 +201,10 @@ func (s Server) run(ctx context.Context, session *Session) (r result) {
 	}
 	rows, err := verb.Run(ctx, session)
 	if err != nil && ctx.Err() != nil {
-		err = report.Coded(stopped(ctx), "%w (%w)", err, context.Cause(ctx))
+		if cause := context.Cause(ctx); !errors.Is(err, cause) {
+			err = fmt.Errorf("%w (%w)", err, cause)
+		}
+		err = &report.CodedError{Code: stopped(ctx), Err: err}
 	}
 	return result{rows, err}
 }

@@ -27,7 +27,10 @@ type Verb struct {
 	// Stream says that the verb passes a program's output through while it runs:
 	// Session.Stdout and Session.Stderr.
 	Stream bool
-	Run    func(ctx context.Context, s *Session) ([]report.Row, error)
+	// Parting says that the answer counts also for a caller who was interrupted
+	// and waits for the half's end: it says what the host was left with.
+	Parting bool
+	Run     func(ctx context.Context, s *Session) ([]report.Row, error)
 }
 
 // Session is what a verb sees of its caller. The context given to Run ends

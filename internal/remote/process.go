@@ -49,7 +49,7 @@ func process(ctx context.Context, argv []string, c Cmd, start func(*exec.Cmd) er
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return 0, context.Cause(ctx)
+		return 0, &LostError{context.Cause(ctx)}
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return cmd.ProcessState.ExitCode(), nil
 	case errors.As(err, &exit):

@@ -29,9 +29,16 @@ type Cmd struct {
 	Stdout, Stderr io.Writer
 }
 
+// LostError says that a program was started, or may have been, and that nobody
+// here knows how far it came.
+type LostError struct{ Err error }
+
+func (e *LostError) Error() string { return e.Err.Error() }
+func (e *LostError) Unwrap() error { return e.Err }
+
 // Channel runs programs on one host as one account. Run returns the program's
 // exit code; err is set only when the program could not be started or its end
-// could not be seen, and carries exit code 3 (or 2 where it is configuration).
+// could not be seen (a LostError), and carries exit code 3 (or 2 where it is configuration).
 // When ctx ends, Run closes the program's standard input, waits for it a little
 // longer than the half's 5 s, and returns ctx's error.
 type Channel interface {

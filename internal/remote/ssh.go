@@ -131,7 +131,7 @@ func (c *sshChannel) Run(ctx context.Context, cmd Cmd) (int, error) {
 	argv := append([]string{c.program}, append(c.options(), "-o", "ControlMaster=no", "--", c.way.Host, strings.Join(quoted, " "))...)
 	exit, err := process(ctx, argv, Cmd{Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: stderr}, (*exec.Cmd).Start)
 	if err == nil && exit == sshFailed {
-		return 0, c.explain(ctx, errors.New("the connection was lost"), stderr.String())
+		return 0, &LostError{c.explain(ctx, errors.New("the connection was lost"), stderr.String())}
 	}
 	return exit, err
 }

@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,7 +112,7 @@ func TestSSHFailuresAreOneLine(t *testing.T) {
 	})
 	t.Run("lost while running", func(t *testing.T) {
 		c, _ := fakeSSH(t, hosts.SSHChannel{Host: "h"}, `[ -n "$master" ] && exit 0; echo "Timeout, server h not responding." >&2; exit 255`)
-		if exit, err := c.Run(context.Background(), Cmd{Argv: []string{"/bin/true"}}); report.CodeOf(err) != report.ExitUnfinished || err == nil {
+		if exit, err := c.Run(context.Background(), Cmd{Argv: []string{"/bin/true"}}); report.CodeOf(err) != report.ExitUnfinished || !errors.As(err, new(*LostError)) {
 			t.Errorf("exit %d, %v", exit, err)
 		}
 	})
@@ -123,7 +124,7 @@ func TestB56SSHEndsAtTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_, err := c.Run(ctx, Cmd{Argv: []string{"/bin/true"}, Stdin: neverEnds{}})
-	if err != context.DeadlineExceeded {
+	if lost, ok := errors.AsType[*LostError](err); !ok || lost.Err != context.DeadlineExceeded {
 		t.Errorf("%v, want the deadline", err)
 	}
 }

@@ -119,7 +119,7 @@ func (c *ssmChannel) Run(ctx context.Context, cmd Cmd) (int, error) {
 		return 0, err
 	}
 	if strings.HasSuffix(done.stdout, ssmCutSuffix) {
-		return 0, report.Coded(report.ExitUnfinished, "%s: the output of command %s was cut by the service at %d characters: it is no answer", c, id, ssmStdout)
+		return 0, &LostError{report.Coded(report.ExitUnfinished, "%s: the output of command %s was cut by the service at %d characters: it is no answer", c, id, ssmStdout)}
 	}
 	_, err = io.WriteString(orDiscard(cmd.Stdout), done.stdout)
 	_, err2 := io.WriteString(orDiscard(cmd.Stderr), done.stderr)

@@ -58,7 +58,7 @@ func unknownOutcome(instance, command string, way hosts.SSMChannel, why string) 
 	if way.Profile != "" {
 		see += " --profile " + way.Profile
 	}
-	return report.Coded(report.ExitUnfinished, "%s: the outcome of command %s is unknown: %s; see: %s", instance, command, why, see)
+	return &LostError{report.Coded(report.ExitUnfinished, "%s: the outcome of command %s is unknown: %s; see: %s", instance, command, why, see)}
 }
 
 // explain is one line on a failed API call, with the next step.

@@ -113,7 +113,7 @@ func (s *ssmService) send(ctx context.Context, script string, in *ssm.SendComman
 	case errors.As(err, &refused), err != nil && strings.Contains(err.Error(), "get identity"):
 		return "", s.explain(err, "send a command")
 	case err != nil:
-		return "", report.Coded(report.ExitUnfinished, "whether a command was sent is unknown: %w; see: aws ssm list-commands --max-items 5 --region %s", s.explain(err, "send a command"), s.way.Region)
+		return "", &LostError{report.Coded(report.ExitUnfinished, "whether a command was sent is unknown: %w; see: aws ssm list-commands --max-items 5 --region %s", s.explain(err, "send a command"), s.way.Region)}
 	}
 	return aws.ToString(out.Command.CommandId), nil
 }
@@ -206,9 +206,9 @@ func (s *ssmService) cancelled(ctx context.Context, command, instance string) er
 	defer end()
 	_, err := s.api.CancelCommand(ctx, &ssm.CancelCommandInput{CommandId: &command, InstanceIds: []string{instance}})
 	if err != nil {
-		return fmt.Errorf("%w; command %s on %s could not be cancelled and may still run: %w", cause, command, instance, s.explain(err, "cancel it"))
+		return &LostError{fmt.Errorf("%w; command %s on %s could not be cancelled and may still run: %w", cause, command, instance, s.explain(err, "cancel it"))}
 	}
-	return fmt.Errorf("%w; command %s on %s was cancelled", cause, command, instance)
+	return &LostError{fmt.Errorf("%w; command %s on %s was cancelled", cause, command, instance)}
 }
 
 // online proves that the instance's agent answers.
