@@ -207,8 +207,10 @@ func TestLabRefusalsChangeNothing(t *testing.T) {
 		{"login.defs", ": > /etc/subuid; sed -i 's/^GID_MAX.*/GID_MAX 70100/' /etc/login.defs", "lab", 1, []string{"GID_MAX", "/etc/login.defs"}},
 		{"B45", ":", "space", 2, []string{"agent works"}},
 		{"B05", ":", "lab --set slots.prefix=0day", 2, []string{"0day"}},
-		{"platform", ":", "half", 1, []string{"service account missing", "/srv/missing", "missing-workspace.service"}},
-		{"broken sudoers", "sed -i 's/^GID_MAX.*/GID_MAX 60000/' /etc/login.defs; rm -f /usr/sbin/visudo", "lab", 1, []string{"visudo"}},
+		{"platform", ":", "half", 1, []string{"not installed", "service account missing", "/srv/missing", "missing-workspace.service", "lab up --name"}},
+		{"a unit", "mv /srv/vs/home/.config/systemd/user/vs-agent.service /root/unit", "lab", 1, []string{"the platform here is not whole", "missing: the unit vs-agent.service (in /srv/vs/home/.config/systemd/user): put it back", "lab reset --name"}},
+		{"no app", "mv /root/unit /srv/vs/home/.config/systemd/user/vs-agent.service; mv /srv/vs /srv/away", "lab", 1, []string{"not whole", "the app folder /srv/vs"}},
+		{"broken sudoers", "mv /srv/away /srv/vs; sed -i 's/^GID_MAX.*/GID_MAX 60000/' /etc/login.defs; rm -f /usr/sbin/visudo", "lab", 1, []string{"visudo"}},
 	} {
 		h.Sh(c.setup)
 		before := h.everything()

@@ -25,7 +25,8 @@ func (r *run) platform(ctx context.Context) error {
 	}
 	r.db = db
 	var missing []string
-	if _, ok := db.User(r.l.Product); !ok {
+	_, account := db.User(r.l.Product)
+	if !account {
 		missing = append(missing, "the service account "+r.l.Product)
 	}
 	if st, err := r.lstat(r.l.App); errors.Is(err, fs.ErrNotExist) {
@@ -42,17 +43,32 @@ func (r *run) platform(ctx context.Context) error {
 		}
 	}
 	if len(missing) > 0 {
-		next := "install it first"
-		if lab := r.Host.Channels.Admin.Lab; lab != nil {
-			next = "agentworks-deploy lab up --name " + lab.Name + " --reference"
+		what := "the platform is not installed here"
+		if account {
+			what = "the platform here is not whole"
 		}
-		return report.Coded(report.ExitState, "the platform is not installed here, nothing was changed; missing: %s: %s", strings.Join(missing, ", "), next)
+		return report.Coded(report.ExitState, "%s, nothing was changed; missing: %s: %s", what, strings.Join(missing, ", "), r.platformComes(account))
 	}
 	r.real = r.l
 	if r.real.App, err = r.resolve(r.l.App); err == nil {
 		r.real.Docs, err = r.resolve(r.l.Docs)
 	}
 	return err
+}
+
+// platformComes says what brings the platform, or what is missing of it where its
+// account is there.
+func (r *run) platformComes(account bool) string {
+	lab := r.Host.Channels.Admin.Lab
+	switch {
+	case lab != nil && !account:
+		return "agentworks-deploy lab up --name " + lab.Name + " --reference"
+	case lab != nil: // whose platform is made once
+		return fmt.Sprintf("put it back, or make the lab anew: agentworks-deploy lab reset --name %[1]s && agentworks-deploy lab up --name %[1]s --reference", lab.Name)
+	case account:
+		return "the platform's own installation brings it, and provision never does"
+	}
+	return "install it first"
 }
 
 // load asks for every account that a run looks at by name.

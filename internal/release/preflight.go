@@ -68,7 +68,7 @@ func (p *Preflight) check(ctx context.Context) ([]report.Row, error) {
 		return rows, err
 	}
 	for _, u := range missing {
-		fail(&report.Fix{Where: report.OnHost, Note: "install the unit file; the host's platform owns it, and a deploy never writes one"}, "%s", u)
+		fail(&report.Fix{Where: report.OnHost, Note: "put the unit file back; the platform's installation brings it, and a deploy never writes one"}, "%s", u)
 	}
 	if info, err := os.Lstat(p.Store.Layout.Current()); err == nil && info.Mode()&fs.ModeSymlink == 0 {
 		fail(&report.Fix{Where: report.OnHost, Note: "look at what it holds and move it away"}, "%s is a %s and not a link to a release", p.Store.Layout.Current(), kindName(info.Mode()))
