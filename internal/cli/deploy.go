@@ -26,20 +26,25 @@ func (a *app) deploy() *cobra.Command {
 		use:   "deploy (<host>… | --all)",
 		short: "Make a release live on a host, and prove it",
 		long: `Send a release, verify every byte, make it live in one step, restart the services,
-judge their health, and run the self-test at level full. A failure before the switch leaves the
-host as it was; one after it says what runs now, and nothing is rolled back.
+judge their health, and run the self-test at level full. Whatever ends a deploy, its last line
+says what runs now, or where that cannot be known from here how to see. Before the switch the
+host stays as it was; after it nothing is rolled back, and the line names the command that goes
+back: --release with the id of a release that lies on the host, of which nothing is sent. What
+is live already, by its id or, where the build brought no manifest.json, by its content, is only
+looked at and tested. Nothing removes old releases yet.
 No step needs root: a host that is not provisioned is refused, unless --provision
 runs that verb first over the admin channel. A lab is always provisioned first, and
 its default release is the sample release beside this program.`,
 		codes: `  0    the release is live, its services are healthy, the self-test passed
   1    it is not, or not all of that
-  2    wrong words: flag, host file, unknown host, a release that is none
+  2    wrong words: flag, host file, unknown host or release, a release that is none
   3    the host could not be reached or the deploy could not finish
   4    another deploy holds the lock
   130  interrupted
 `,
-		example: program + " deploy lab\n" + program + " deploy rts --release build/release.tar.gz\n" + program + " deploy --all --max-parallel 2 --canary --release build/release.tar.gz",
-		args:    m.given,
+		example: program + " deploy lab\n" + program + " deploy rts --release build/release.tar.gz\n" + program + " deploy rts --release video-studio-5f0c9a1e-20261004120000\n" +
+			program + " deploy studio-1 studio-2 studio-3 --canary --max-parallel 2 --release build/release.tar.gz",
+		args: m.given,
 	}, func(ctx context.Context, args []string) (int, error) {
 		list, err := m.load(a, args)
 		if err != nil {
@@ -59,7 +64,7 @@ its default release is the sample release beside this program.`,
 	})
 	f := cmd.Flags()
 	m.addFlags(cmd, 1)
-	f.StringVar(&ask.Release, "release", "", "folder with the release, or a tar of it, plain or gzip (a lab's default: the sample release)")
+	f.StringVar(&ask.Release, "release", "", "folder with the release, a tar of it (plain or gzip), or the id of one that lies on the host (a lab's default: the sample release)")
 	f.BoolVar(&ask.Plan, "plan", false, "say what would be done and change nothing")
 	f.BoolVar(&ask.Provision, "provision", false, "provision the host first, over its admin channel (a lab's default)")
 	f.BoolVar(&ask.Strict, "strict", false, "a WARN of the self-test or of the secrets' admission fails as well")
@@ -72,10 +77,10 @@ func (a *app) asked(ask fleet.Deploy, host *hosts.Host, given func(flag string) 
 	ask.Programs = filepath.Dir(a.self)
 	if ask.Release == "" {
 		if given("release") {
-			return ask, report.Coded(report.ExitUsage, "--release is empty: name a folder, or a tar of one")
+			return ask, report.Coded(report.ExitUsage, "--release is empty: name a folder, a tar of one, or the id of a release on the host")
 		}
 		if !lab {
-			return ask, report.Coded(report.ExitUsage, "deploy %s needs --release: a folder, or a tar of one", host.Name)
+			return ask, report.Coded(report.ExitUsage, "deploy %s needs --release: a folder, a tar of one, or the id of a release on the host", host.Name)
 		}
 		ask.Release = filepath.Join(ask.Programs, sampleRelease)
 	}
@@ -141,6 +146,9 @@ func (a *app) deployed(host *hosts.Host, done fleet.Deployed, strict bool, err e
 	bad = errors.Join(bad, proof.Write(a.stdout, report.Formats()[0], a.style()))
 	if err == nil && proof.Exit != report.ExitOK {
 		err = report.Coded(done.Exit, "release %s is live on %s and its services are healthy, but the self-test did not pass; nothing was rolled back", done.Release, host.Name)
+		if done.Back != "" {
+			err = fmt.Errorf("%w; %s", err, done.Back)
+		}
 	}
 	if err == nil && bad == nil {
 		_, bad = fmt.Fprintf(a.stdout, "deployed: %s is live on %s\n", done.Release, host.Name)

@@ -67,9 +67,12 @@ func (f *Fleet) admissionSection(ctx context.Context, host *hosts.Host) []report
 // again, and nothing that could not be asked here passes there.
 func (p *pushed) admit(ctx context.Context) (bool, error) {
 	rows := admission.Static(p.host)
-	retired, err := admission.Retired(ctx, p.host, p.dir)
-	if err != nil {
-		return false, report.Coded(report.ExitUnfinished, "search the release for retired tools: %w", err)
+	var retired []report.Row
+	if p.m != nil { // one that lies on the host is searched there
+		var err error
+		if retired, err = admission.Retired(ctx, p.host, p.dir); err != nil {
+			return false, report.Coded(report.ExitUnfinished, "search the release for retired tools: %w", err)
+		}
 	}
 	if p.ask.Provision || len(rows)+len(retired) > 0 {
 		e, err := p.f.call(ctx, p.host, call{verb: "go-live", args: onhost.GoLiveArgs{Provisioning: p.ask.Provision}})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -14,12 +15,13 @@ import (
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/onhost"
 	"agentworks-deploy/internal/release"
+	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
 )
 
 // Deploy is one deploy as a person asks for it.
 type Deploy struct {
-	Release   string // a folder, or a tar of one, plain or gzip
+	Release   string // a folder, or a tar of one, plain or gzip; or the id of a release on the host
 	Programs  string // the folder with the runtime programs
 	Plan      bool
 	Provision bool // provision the host first, over its admin channel
@@ -32,6 +34,7 @@ type Deployed struct {
 	Provision []report.Row
 	Steps     []report.Row
 	SelfTest  []report.Row // with the secrets' admission; empty where the deploy did not come so far
+	Back      string       // what was live before, and the command that goes back to it
 	Exit      int
 }
 
@@ -42,12 +45,22 @@ const sayEvery = 5 * time.Second
 const loadTimeout = 30 * time.Minute
 
 // Deploy loads the release, completes it with the runtime's programs, refuses it
-// where it or the host may not go live, asks the host what of it is missing there, and has it made live.
-func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deployed, error) {
+// where it or the host may not go live, asks the host what of it is missing there,
+// and has it made live. Of a release that lies on the host already nothing is
+// loaded or sent.
+func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (done Deployed, err error) {
 	p := &pushed{f: f, host: host, ask: d}
 	defer p.close()
+	begun := false
+	defer func() {
+		if err != nil && ctx.Err() != nil && !begun {
+			err = fmt.Errorf("%w; nothing was switched", err)
+		}
+	}()
 	steps := &release.Steps{Log: f.Log, Every: sayEvery}
-	if err := steps.Do(ctx, "load", loadTimeout, p.load); err != nil {
+	if stored(d.Release) {
+		p.done.Release = d.Release
+	} else if err := steps.Do(ctx, "load", loadTimeout, p.load); err != nil {
 		return p.done, err
 	}
 	if ok, err := p.admit(ctx); err != nil || !ok {
@@ -62,11 +75,17 @@ func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deploye
 		err := p.plan(ctx)
 		return p.done, err
 	}
-	answer, err := p.call(ctx, call{verb: "deploy", args: onhost.DeployArgs{Ask: true}}, nil)
-	if err != nil || p.done.Exit != report.ExitOK {
-		return p.done, err
+	var wanted []string
+	if p.m != nil {
+		answer, err := p.call(ctx, call{verb: "deploy", args: onhost.DeployArgs{Ask: true}}, nil)
+		if err != nil || p.done.Exit != report.ExitOK {
+			return p.done, err
+		}
+		wanted = answer.Missing
 	}
-	_, err = p.call(ctx, call{verb: "deploy"}, answer.Missing)
+	begun = true
+	_, err = p.call(ctx, call{verb: "deploy"}, wanted)
+	err = p.known(err)
 	if err == nil && len(p.done.SelfTest) > 0 {
 		p.done.SelfTest = append(p.done.SelfTest, f.admissionSection(ctx, host)...)
 		if v := report.Verdict(p.done.SelfTest, d.Strict); v == report.ExitState || p.done.Exit == report.ExitOK {
@@ -76,7 +95,24 @@ func (f *Fleet) Deploy(ctx context.Context, host *hosts.Host, d Deploy) (Deploye
 	return p.done, err
 }
 
-// pushed is one release on its way to one host.
+// stored tells whether word means a release that lies on the host: an id, and
+// nothing here has that name.
+func stored(word string) bool {
+	_, err := os.Lstat(word)
+	return release.IsID(word) && errors.Is(err, fs.ErrNotExist)
+}
+
+// known says of an error that tells nothing of what the host was left with that it
+// does not, and how to see.
+func (p *pushed) known(err error) error {
+	if _, lost := errors.AsType[*remote.LostError](err); !lost {
+		return err
+	}
+	again := release.Command(p.host.Name, p.ask.Release)
+	return report.Coded(report.CodeOf(err), "%w; whether release %s is live on %s now is not known from here; to see: %s --plan; to go on: %s", err, p.done.Release, p.host.Name, again, again)
+}
+
+// pushed is one release on its way to one host, or one that lies there.
 type pushed struct {
 	f    *Fleet
 	host *hosts.Host
@@ -86,7 +122,7 @@ type pushed struct {
 	dir      string // the release's folder
 	unpacked string // a folder of ours to be removed
 	tree     *release.Tree
-	m        *release.Manifest
+	m        *release.Manifest // nil where the release lies on the host
 	manifest []byte
 }
 
@@ -103,9 +139,7 @@ func (p *pushed) close() {
 func (p *pushed) load(ctx context.Context) error {
 	var err error
 	if p.dir, err = p.folder(ctx); err == nil {
-		if p.tree, err = release.ReadTree(ctx, p.dir); err != nil && p.unpacked != "" {
-			err = fmt.Errorf("unpacked from %s: %w", p.ask.Release, err)
-		}
+		p.tree, err = release.ReadTree(ctx, p.dir, p.ask.Release)
 	}
 	if err != nil {
 		return wrongRelease(ctx, err)
@@ -176,27 +210,23 @@ func (p *pushed) plan(ctx context.Context) error {
 		fmt.Fprintf(p.f.Log, "plan: %v\n", err)
 	}
 	p.done.Exit = report.ExitOK
-	p.done.Steps = []report.Row{{State: report.Planned, Check: "release", Detail: p.m.ID + ": deploy it once the host is provisioned"}}
+	p.done.Steps = []report.Row{{State: report.Planned, Check: "release", Detail: p.done.Release + ": deploy it once the host is provisioned"}}
 	return nil
 }
 
-// call sends the manifest and the wanted contents, and takes the answer over.
+// call sends the manifest and the wanted contents, or of a release that lies on
+// the host its id, and takes the answer over.
 func (p *pushed) call(ctx context.Context, c call, wanted []string) (release.Answer, error) {
-	args := onhost.DeployArgs{Manifest: release.Digest(p.manifest)}
-	if given, ok := c.args.(onhost.DeployArgs); ok {
-		args.Ask = given.Ask
+	args, _ := c.args.(onhost.DeployArgs)
+	send := p.f.call
+	if p.m == nil {
+		args.ID = p.ask.Release
+	} else {
+		args.Manifest, args.Unnamed = release.Digest(p.manifest), !p.tree.Named()
+		send = p.send(wanted)
 	}
 	c.args = args
-	body, sink := io.Pipe()
-	c.body, c.what = body, "release"
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		sink.CloseWithError(release.WritePayload(ctx, sink, p.manifest, p.m, p.tree, wanted, p.progress(wanted)))
-	}()
-	e, err := p.f.call(ctx, p.host, c)
-	body.CloseWithError(errAnswered)
-	<-sent
+	e, err := send(ctx, p.host, c)
 	var data onhost.DeployData
 	if len(e.Data) > 0 {
 		if jsonErr := json.Unmarshal(e.Data, &data); jsonErr != nil {
@@ -206,9 +236,30 @@ func (p *pushed) call(ctx context.Context, c call, wanted []string) (release.Ans
 	if args.Ask && err == nil && e.Exit == report.ExitOK {
 		return data.Answer, nil // what it planned is about to be done
 	}
+	if data.Release != "" { // one with the same content may be there under another id
+		p.done.Release = data.Release
+	}
+	p.done.Back = data.Back
 	from := min(max(data.SelfTest, 0), len(e.Rows))
 	p.done.Steps, p.done.SelfTest, p.done.Exit = e.Rows[:from], e.Rows[from:], e.Exit
 	return data.Answer, err
+}
+
+// send is a call with the manifest and the wanted contents as its body.
+func (p *pushed) send(wanted []string) func(context.Context, *hosts.Host, call) (onhost.Envelope, error) {
+	return func(ctx context.Context, host *hosts.Host, c call) (onhost.Envelope, error) {
+		body, sink := io.Pipe()
+		c.body, c.what = body, "release"
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			sink.CloseWithError(release.WritePayload(ctx, sink, p.manifest, p.m, p.tree, wanted, p.progress(wanted)))
+		}()
+		e, err := p.f.call(ctx, host, c)
+		body.CloseWithError(errAnswered)
+		<-sent
+		return e, err
+	}
 }
 
 var errAnswered = errors.New("the host has answered")

@@ -164,7 +164,7 @@ func TestDeployPlanChangesNothing(t *testing.T) {
 	o.must(t, "provision", "lab") // drops what an upload that another test cut off has left
 	before := o.lab.Snapshot(t, "/srv", "/etc", "/usr/local", "/var/lib/agentworks-deploy")
 	stdout := o.must(t, "deploy", "lab", "--plan", "--release", o.release(t, "planned"))
-	if !strings.Contains(stdout, "1 contents to send") || !strings.Contains(stdout, "PLANNED") {
+	if !strings.Contains(stdout, "1 content to send") || !strings.Contains(stdout, "PLANNED") {
 		t.Errorf("plan:\n%s", stdout)
 	}
 	if diff := before.DiffTimes(o.lab.Snapshot(t, "/srv", "/etc", "/usr/local", "/var/lib/agentworks-deploy")); len(diff) > 0 {
@@ -192,11 +192,21 @@ func TestB43UnhealthyReleaseIsLoudWithItsJournal(t *testing.T) {
 	old := o.current(t)
 	o.lab.WriteFile(t, "/srv/vs/state/sample-health", "crash\n", 0o644)
 	defer o.lab.MustExec(t, "rm", "-f", "/srv/vs/state/sample-health")
+	begun := time.Now().Truncate(time.Second)
 	_, stderr, code := o.run(t, "deploy", "lab", "--release", o.release(t, "unhealthy"))
 	if code != 1 || !strings.Contains(stderr, "restarted by itself") || !strings.Contains(stderr, old+") was not put back") {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
-	if !strings.Contains(stderr, "told to crash by /srv/vs/state/sample-health") {
+	lines := regexp.MustCompile(`(?m)\]   vs-\w+: (\S+) (.*)$`).FindAllStringSubmatch(stderr, -1)
+	told := false
+	for _, line := range lines {
+		at, err := time.Parse("2006-01-02T15:04:05-0700", line[1])
+		if err != nil || at.Before(begun) {
+			t.Errorf("%q is not of this start, which was after %s: %v", line[0], begun, err)
+		}
+		told = told || strings.HasSuffix(line[2], "told to crash by /srv/vs/state/sample-health")
+	}
+	if !told {
 		t.Errorf("no journal line of the service:\n%s", stderr)
 	}
 	if o.current(t) == old {
@@ -285,10 +295,12 @@ func TestDeployBadWords(t *testing.T) {
 		"nowhere":                    {"deploy", "nowhere"},
 		"deploy rts needs --release": {"deploy", "rts"},
 		"no such file":               {"deploy", "lab", "--release", "/nonexistent"},
-		"unpack":                     {"deploy", "lab", "--release", file},
-		"name the hosts":             {"deploy"},
-		"unknown flag":               {"deploy", "lab", "--no-such-flag"},
-		"is no release":              {"deploy", "lab", "--release", t.TempDir()},
+		"it is no tar":               {"deploy", "lab", "--release", file},
+		"unknown release vs-00000000-20200101000000: lab has vs-": {"deploy", "lab", "--release", "vs-00000000-20200101000000"},
+		": lab has vs-":  {"deploy", "lab", "--plan", "--release", "vs-00000000-20200101000000"},
+		"name the hosts": {"deploy"},
+		"unknown flag":   {"deploy", "lab", "--no-such-flag"},
+		"is no release":  {"deploy", "lab", "--release", t.TempDir()},
 	} {
 		_, stderr, code := o.run(t, args...)
 		if code != 2 || !strings.Contains(stderr, want) {
@@ -307,7 +319,7 @@ func TestR03FailedSelfTestIsLoudAndTheReleaseStays(t *testing.T) {
 	stdout, stderr, code := o.run(t, "deploy", "lab", "--provision=false", "--release", o.release(t, "table"))
 	now := o.current(t)
 	o.lab.MustExec(t, "chmod", "0640", "/etc/agentworks/slots.json")
-	if code != 1 || now == old || !strings.Contains(stderr, "release "+now+" is live on lab") || !strings.Contains(stderr, "nothing was rolled back") {
+	if code != 1 || now == old || !strings.Contains(stderr, "release "+now+" is live on lab") || !strings.Contains(stderr, "nothing was rolled back") || !strings.HasSuffix(stderr, "; to go back: agentworks-deploy deploy lab --release "+old+"\n") {
 		t.Errorf("exit %d, current %s, was %s\n%s", code, now, old, stderr)
 	}
 	if !regexp.MustCompile(`(?m)^FAIL slot-table.* -- fix: `).MatchString(stdout) {

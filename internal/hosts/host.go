@@ -136,7 +136,8 @@ type SSMInstance struct {
 	Tag    string `json:"tag,omitempty" yaml:"tag" rule:"tag?"`
 }
 
-// Release says what a deploy restarts, asks and keeps.
+// Release says what a deploy restarts and asks. Keep is for the removal of old
+// releases: nothing removes any yet.
 type Release struct {
 	Keep     int      `json:"keep" yaml:"keep" range:"1..1000"`
 	Manager  string   `json:"manager" yaml:"manager" words:"user|system"` // user | system

@@ -2,10 +2,14 @@ package onhost
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"runtime"
 	"time"
 
 	"agentworks-deploy/internal/accounts"
+	"agentworks-deploy/internal/admission"
+	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/release"
 	"agentworks-deploy/internal/remote"
 	"agentworks-deploy/internal/report"
@@ -14,10 +18,13 @@ import (
 )
 
 // DeployArgs are the arguments of deploy and deploy-plan. Manifest is the hex
-// sha256 of the manifest that the body begins with. Ask stops a deploy where it
-// knows what has to be sent.
+// sha256 of the manifest that the body begins with, Unnamed that its build gave it
+// no id; ID, without a body, is a release that lies on the host. Ask stops a deploy
+// where it knows what has to be sent.
 type DeployArgs struct {
-	Manifest string `json:"manifest"`
+	ID       string `json:"id,omitempty"`
+	Manifest string `json:"manifest,omitempty"`
+	Unnamed  bool   `json:"unnamed,omitempty"`
 	Ask      bool   `json:"ask,omitempty"`
 }
 
@@ -31,7 +38,9 @@ type DeployData struct {
 // heartbeat is how often a long step says that it is still at it.
 const heartbeat = 5 * time.Second
 
-func verbDeploy() Verb { return Verb{Role: remote.Service, Upload: true, Run: runDeploy} }
+func verbDeploy() Verb {
+	return Verb{Role: remote.Service, Upload: true, Parting: true, Run: runDeploy}
+}
 
 // verbDeployPlan uploads nothing, since a plan changes nothing: it runs with
 // what is installed.
@@ -51,9 +60,25 @@ func runDeploy(ctx context.Context, s *Session) ([]report.Row, error) {
 	}
 	d := newDeploy(s)
 	d.Steps.Quiet = want == release.Asking // the same steps come again
-	rows, answer, err := d.Run(ctx, want, args.Manifest, release.ReadPayload(s.Body))
+	asked := release.Asked{ID: args.ID, Manifest: args.Manifest, Unnamed: args.Unnamed}
+	if asked.ID != "" {
+		d.Preflight.Admit = admitStored(&s.Request.Host, filepath.Join(d.Store.Layout.Releases(), asked.ID))
+	}
+	rows, answer, err := d.Run(ctx, want, asked, release.ReadPayload(s.Body))
 	s.Data = DeployData{Answer: answer, SelfTest: len(rows)}
 	return append(rows, d.SelfTestRows()...), err
+}
+
+// admitStored is the admission of a release that lies on the host, in dir: what the
+// operator's half looks for in one that it sends is looked for here.
+func admitStored(h *hosts.Host, dir string) func(ctx context.Context) []report.Row {
+	return func(ctx context.Context) []report.Row {
+		retired, err := admission.Retired(ctx, h, dir)
+		if err != nil {
+			retired = []report.Row{{State: report.Fail, Check: "go-live", Detail: fmt.Sprintf("search the release for retired tools: %v", err)}}
+		}
+		return append(site(h).Check(ctx), retired...)
+	}
 }
 
 // newDeploy is a deploy on the machine this process runs on.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -37,11 +38,11 @@ func Unpack(ctx context.Context, r io.Reader, dir string, limits Limits) error {
 	defer root.Close()
 	plain, err := decompress(r)
 	if err != nil {
-		return fmt.Errorf("unpack: %w", err)
+		return fmt.Errorf("unpack: %w", worded(err, 0))
 	}
 	u := &unpacker{root: root, known: newNames(), sizes: map[string]int64{}, left: limits}
 	tr := tar.NewReader(plain)
-	for {
+	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -50,12 +51,29 @@ func Unpack(ctx context.Context, r io.Reader, dir string, limits Limits) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("unpack: %w", err)
+			return fmt.Errorf("unpack: %w", worded(err, n))
 		}
 		if err := u.entry(h, tr); err != nil {
-			return fmt.Errorf("unpack: %w", err)
+			return fmt.Errorf("unpack: %w", worded(err, n+1))
 		}
 	}
+}
+
+// worded says in a person's words what a reader found wrong with the archive;
+// read is how many entries were right before that.
+func worded(err error, read int) error {
+	var corrupt flate.CorruptInputError
+	switch {
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, &corrupt):
+		return errors.New("its compressed bytes are damaged; make or copy it again")
+	case read == 0 && (errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)):
+		return errors.New("it is no tar, neither plain nor gzip")
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return fmt.Errorf("it ends too early, behind entry %d; make or copy it again", read)
+	case errors.Is(err, tar.ErrHeader):
+		return fmt.Errorf("it is damaged behind entry %d; make or copy it again", read)
+	}
+	return err
 }
 
 func decompress(r io.Reader) (io.Reader, error) {

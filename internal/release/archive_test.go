@@ -126,9 +126,31 @@ func TestUnpackRefuses(t *testing.T) {
 			}
 		})
 	}
-	for name, b := range map[string][]byte{"zstd": {0x28, 0xb5, 0x2f, 0xfd}, "noise": []byte(strings.Repeat("noise", 400)), "cut": goodArchive(t)[:700]} {
-		if err := Unpack(context.Background(), bytes.NewReader(b), t.TempDir(), DefaultLimits()); err == nil {
-			t.Errorf("%s was taken", name)
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, err := z.Write(goodArchive(t))
+	must(t, err)
+	must(t, z.Close())
+	damaged := bytes.Clone(goodArchive(t))
+	damaged[512+148] ^= 1 // the second header's checksum
+	flipped := bytes.Clone(zipped.Bytes())
+	flipped[12] ^= 0xff
+	for name, c := range map[string]struct {
+		bytes []byte
+		want  string
+	}{
+		"zstd":        {[]byte{0x28, 0xb5, 0x2f, 0xfd}, "give a plain or gzip tar"},
+		"a text":      {[]byte("no tar"), "it is no tar, neither plain nor gzip"},
+		"noise":       {[]byte(strings.Repeat("noise", 400)), "it is no tar, neither plain nor gzip"},
+		"cut":         {goodArchive(t)[:700], "it ends too early, behind entry 1"},
+		"damaged":     {damaged, "it is damaged behind entry 1"},
+		"cut gzip":    {zipped.Bytes()[:zipped.Len()-20], "it ends too early, behind entry 7"},
+		"broken gzip": {flipped, "its compressed bytes are damaged"},
+	} {
+		dir := t.TempDir()
+		err := Unpack(context.Background(), bytes.NewReader(c.bytes), dir, DefaultLimits())
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "archive/tar") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
@@ -147,12 +169,12 @@ func TestReadTreeRefusesWhatCannotCross(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := tree(t, t.TempDir(), sampleTree())
 			must(t, c.make(dir))
-			if _, err := ReadTree(context.Background(), dir); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := ReadTree(context.Background(), dir, "it"); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
 			}
 		})
 	}
-	if _, err := ReadTree(context.Background(), t.TempDir()); err == nil {
+	if _, err := ReadTree(context.Background(), t.TempDir(), "it"); err == nil {
 		t.Error("an empty folder is a release")
 	}
 }

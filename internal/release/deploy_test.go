@@ -45,7 +45,7 @@ func (s *site) deploy(t *testing.T, b built, want Want) ([]report.Row, Answer, *
 	d := s.make()
 	asked, err := s.store.look(context.Background(), b.m, b.manifest)
 	must(t, err)
-	rows, answer, err := d.Run(context.Background(), want, Digest(b.manifest), b.payload(t, asked.Missing))
+	rows, answer, err := d.Run(context.Background(), want, Asked{Manifest: Digest(b.manifest)}, b.payload(t, asked.Missing))
 	return rows, answer, d, err
 }
 
@@ -109,6 +109,9 @@ func TestDeployMakesAReleaseLive(t *testing.T) {
 	must(t, err)
 	if !answer.Present || find(rows, "services").State != report.OK || len(d.SelfTestRows()) != 1 || s.restarts() != restarts {
 		t.Errorf("rows %v, answer %+v", rows, answer)
+	}
+	if n := strings.Count(s.log.String(), "restart: done in "); n != 1 {
+		t.Errorf("%d restarts are told:\n%s", n, s.log.String())
 	}
 	if after := s.state(t); trimLock(after) != trimLock(before) {
 		t.Errorf("a deploy with nothing to do changed\n%s\nto\n%s", before, after)
@@ -197,12 +200,17 @@ func TestFolderWithoutAProgramIsNoRelease(t *testing.T) {
 		"sources":         {"go.mod": {data: "module x", mode: 0o644}, "tools/run.sh": {data: "#!/bin/sh", mode: 0o755}},
 		"only our own":    {"bin/slotctl": {data: "x", mode: 0o755}, "bin/sample/bin/vs-agent": {data: "x", mode: 0o755}},
 		"not executable":  {"bin/vs-agent": {data: "x", mode: 0o644}},
-		"a release's top": {"one/bin/vs-agent": {data: "x", mode: 0o755}},
+		"two releases":    {"one/bin/vs-agent": {data: "x", mode: 0o755}, "two/bin/vs-agent": {data: "x", mode: 0o755}},
+		"one lower still": {"one/two/bin/vs-agent": {data: "x", mode: 0o755}},
 	} {
-		_, err := ReadTree(context.Background(), tree(t, t.TempDir(), files))
+		_, err := ReadTree(context.Background(), tree(t, t.TempDir(), files), "it")
 		if err == nil || !strings.Contains(err.Error(), "is no release: its bin/ holds no program of a service") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	_, err := ReadTree(context.Background(), tree(t, t.TempDir(), map[string]content{"one/bin/vs-agent": {data: "x", mode: 0o755}}), "release.tar")
+	if err == nil || !strings.HasPrefix(err.Error(), "release.tar is no release: it lies one folder lower, in one/; ") || !strings.Contains(err.Error(), "tar -C one -czf release.tar.gz .") {
+		t.Errorf("one folder lower: %v", err)
 	}
 }
 
@@ -248,7 +256,7 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 	must(t, os.Remove(s.store.Layout.Releases()))
 	d := s.make()
 	b := variant(t, "y")
-	rows, _, err = d.Run(context.Background(), Doing, Digest(b.manifest), b.payload(t, nil))
+	rows, _, err = d.Run(context.Background(), Doing, Asked{Manifest: Digest(b.manifest)}, b.payload(t, nil))
 	must(t, err)
 	r := find(rows, "preflight")
 	if r.State != report.Fail || r.Fix.Command() != "agentworks-deploy provision there" {

@@ -65,7 +65,7 @@ func TestFailureBeforeTheSwitchLeavesTheHostAsItWas(t *testing.T) {
 				must(t, err)
 				p = b.payload(t, l.Missing)
 			}
-			_, _, err = d.Run(context.Background(), Doing, Digest(b.manifest), p)
+			_, _, err = d.Run(context.Background(), Doing, Asked{Manifest: Digest(b.manifest)}, p)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
 			}
@@ -103,7 +103,7 @@ func TestR03FailureAfterTheSwitchIsLoudAndRollsNothingBack(t *testing.T) {
 	if len(d.SelfTestRows()) != 1 { // users' commands run, or not, whatever the services do
 		t.Error("no self-test beside sick services")
 	}
-	for _, want := range []string{"current names release " + b.m.ID, "ok is false", old.m.ID + ") was not put back; to go back: agentworks-deploy deploy there --release <its folder or tar>"} {
+	for _, want := range []string{"release " + b.m.ID + " is live on there, but: ", "ok is false", old.m.ID + ") was not put back; to go back: agentworks-deploy deploy there --release " + old.m.ID} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
@@ -195,7 +195,7 @@ func TestDeployStopsWhenItsCallerIsGone(t *testing.T) {
 		cancel()
 		sink.CloseWithError(io.ErrUnexpectedEOF)
 	}()
-	_, _, err := s.make().Run(ctx, Doing, Digest(b.manifest), ReadPayload(body))
+	_, _, err := s.make().Run(ctx, Doing, Asked{Manifest: Digest(b.manifest)}, ReadPayload(body))
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -80,7 +80,7 @@ type built struct {
 
 func build(t *testing.T, dir, programs string) built {
 	t.Helper()
-	tr, err := ReadTree(context.Background(), dir)
+	tr, err := ReadTree(context.Background(), dir, "it")
 	must(t, err)
 	must(t, tr.Complete(programs))
 	m, err := tr.Manifest("vs")

@@ -69,6 +69,7 @@ type Health struct {
 	Deadline time.Duration // 60 s
 	Every    time.Duration // a second
 	Samples  int           // three equal ones in a row
+	Since    time.Time     // when the services were restarted; zero where they were not
 	Log      io.Writer
 }
 
@@ -199,8 +200,8 @@ func unwrapURL(err error) error {
 	return err
 }
 
-// journals writes the last n journal lines of each unit that is not well, so
-// that nobody has to log in to see why (case B43).
+// journals writes the last n journal lines of each unit that is not well, of this
+// start only, so that nobody has to log in to see why (case B43).
 func (h *Health) journals(ctx context.Context, n int) {
 	states, err := h.Manager.States(ctx, h.Units)
 	if err != nil {
@@ -212,12 +213,20 @@ func (h *Health) journals(ctx context.Context, n int) {
 		sick = states // all run, so the answer is what is wrong: show everybody
 	}
 	for _, u := range sick {
-		lines, err := h.Manager.Journal(ctx, u.Name, n)
-		if err != nil {
-			fmt.Fprintf(h.Log, "%s; %v; as root: %s\n", u, err, h.Manager.JournalCommand(u.Name, n))
+		lines, err := h.Manager.Journal(ctx, u.Name, n, h.Since)
+		switch {
+		case err != nil:
+			fmt.Fprintf(h.Log, "%s; %v; as root: %s\n", u, err, h.Manager.JournalCommand(u.Name, n, h.Since))
 			continue
+		case len(lines) == 0 && h.Since.IsZero():
+			fmt.Fprintf(h.Log, "%s; its journal is empty\n", u)
+		case len(lines) == 0:
+			fmt.Fprintf(h.Log, "%s; it has said nothing in its journal since this start\n", u)
+		case h.Since.IsZero():
+			fmt.Fprintf(h.Log, "%s; the last of its journal:\n", u)
+		default:
+			fmt.Fprintf(h.Log, "%s; the last of its journal since this start:\n", u)
 		}
-		fmt.Fprintf(h.Log, "%s; its last %d journal lines:\n", u, len(lines))
 		for _, l := range lines {
 			fmt.Fprintf(h.Log, "  %s: %s\n", strings.TrimSuffix(u.Name, ".service"), l)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"time"
 
 	"agentworks-deploy/internal/safefs"
@@ -77,6 +78,26 @@ func (h *history) last() (e record, ok bool) {
 		return record{}, false
 	}
 	return h.Deploys[len(h.Deploys)-1], true
+}
+
+// of is the newest entry of the release id.
+func (h *history) of(id string) (e record, ok bool) {
+	for _, e := range slices.Backward(h.Deploys) {
+		if e.ID == id {
+			return e, true
+		}
+	}
+	return record{}, false
+}
+
+// before is the newest release but id that was judged; "" where there is none.
+func (h *history) before(id string) string {
+	for _, e := range slices.Backward(h.Deploys) {
+		if e.ID != id && e.Outcome != outcomeStarted {
+			return e.ID
+		}
+	}
+	return ""
 }
 
 // begin records that the release id is about to become live. A run that was cut

@@ -21,8 +21,9 @@ func (d *Deploy) judge(ctx context.Context) error {
 		down := slices.ContainsFunc(states, func(u units.UnitState) bool { return !u.Running() })
 		if !d.switched && !down {
 			d.row(report.OK, "services", "run already: %s", strings.Join(d.Health.Units, ", "))
-			return nil
+			return errNothingToDo
 		}
+		d.Health.Since = d.Store.Now()
 		if err := d.Manager.Restart(ctx, d.Health.Units); err != nil {
 			return err
 		}
@@ -44,6 +45,7 @@ func (d *Deploy) judge(ctx context.Context) error {
 	} else {
 		d.row(report.OK, "health", "%d services steady, %d health documents good", len(d.Health.Units), len(d.Health.URLs))
 	}
+	d.judged = true
 	return errors.Join(err, d.record(end))
 }
 
@@ -51,6 +53,7 @@ func (d *Deploy) judge(ctx context.Context) error {
 func (d *Deploy) selfTest(ctx context.Context) error {
 	return d.Steps.Do(ctx, "self-test", selfTestTimeout, func(ctx context.Context) (err error) {
 		d.tested, err = d.SelfTest(ctx)
+		d.proven = err == nil
 		return err
 	})
 }

@@ -134,7 +134,7 @@ func TestR09PrebuiltFolderMustMatchItsManifest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := pristine()
 			c.make(t, dir)
-			if _, err := ReadTree(context.Background(), dir); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := ReadTree(context.Background(), dir, "it"); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
 			}
 		})

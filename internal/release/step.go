@@ -20,6 +20,9 @@ type Steps struct {
 	Enter func(name string) error
 }
 
+// errNothingToDo ends a step that found its work done: no line is worth it.
+var errNothingToDo = errors.New("nothing to do")
+
 // Do runs f as the step name. F ends when its context does; an error then names
 // the step and the time it took, with exit code 3.
 func (s *Steps) Do(ctx context.Context, name string, timeout time.Duration, f func(ctx context.Context) error) error {
@@ -50,6 +53,8 @@ func (s *Steps) Do(ctx context.Context, name string, timeout time.Duration, f fu
 	close(quiet)
 	<-beating
 	switch {
+	case err == errNothingToDo:
+		return nil
 	case err == nil:
 		if !s.Quiet {
 			fmt.Fprintf(s.Log, "%s: done in %s\n", name, elapsed(start))
@@ -57,6 +62,8 @@ func (s *Steps) Do(ctx context.Context, name string, timeout time.Duration, f fu
 		return nil
 	case ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded):
 		err = report.Coded(report.ExitUnfinished, "step %s: not done within %s", name, timeout)
+	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
+		err = report.Coded(report.ExitUnfinished, "%s was cut off: %w", name, context.Cause(ctx))
 	}
 	fmt.Fprintf(s.Log, "%s: failed after %s\n", name, elapsed(start))
 	return err

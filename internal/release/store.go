@@ -128,7 +128,7 @@ func (s *Store) findContents(ctx context.Context, m *Manifest, found map[string]
 		if len(found) == len(wanted) {
 			return nil
 		}
-		other, err := readManifestFile(filepath.Join(s.dir(id), manifestName))
+		other, _, err := s.stored(id)
 		if err != nil {
 			continue // a release of another tool, or one beyond use as a source
 		}

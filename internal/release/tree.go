@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 )
 
@@ -44,13 +45,16 @@ func runtimePrograms() []string {
 	return []string{"agentworks-deploy", "slotctl", "video-studio-landlock-runner"}
 }
 
-// ReadTree reads and hashes the release in the folder dir. A folder without a
-// program of its own in bin/ is none. Empty folders are no part of a release.
-// Devices, sockets, links out, and names that could not cross are refused; so is
-// a folder that differs from the manifest in it.
-func ReadTree(ctx context.Context, dir string) (*Tree, error) {
+// ReadTree reads and hashes the release in the folder dir; called is what a
+// person calls it. A folder without a program of its own in bin/ is none. Empty
+// folders are no part of a release. Devices, sockets, links out, and names that
+// could not cross are refused; so is a folder that differs from the manifest in it.
+func ReadTree(ctx context.Context, dir, called string) (*Tree, error) {
 	if !runs(dir) {
-		return nil, fmt.Errorf("%s is no release: its bin/ holds no program of a service; name the folder or tar that a build made", dir)
+		if below := lower(dir); below != "" {
+			return nil, fmt.Errorf("%s is no release: it lies one folder lower, in %s/; name that folder, or pack it with its bin/ at the top (tar -C %s -czf release.tar.gz .)", called, below, report.Quote(below))
+		}
+		return nil, fmt.Errorf("%s is no release: its bin/ holds no program of a service; name the folder or tar that a build made", called)
 	}
 	t := &Tree{files: map[string]source{}, links: map[string]string{}}
 	known := newNames()
@@ -87,20 +91,20 @@ func ReadTree(ctx context.Context, dir string) (*Tree, error) {
 			if err := known.addFile(rel); err != nil {
 				return err
 			}
-			t.files[rel], err = readSource(full)
+			t.files[rel], err = readSource(full, rel)
 			return err
 		}
 		return fmt.Errorf("%s: neither file, folder nor link", rel)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read release %s: %w", dir, err)
+		return nil, fmt.Errorf("read release %s: %w", called, err)
 	}
 	if len(t.files) == 0 {
-		return nil, fmt.Errorf("read release %s: it holds no file", dir)
+		return nil, fmt.Errorf("read release %s: it holds no file", called)
 	}
 	if t.announced != nil {
 		if err := t.matches(t.announced); err != nil {
-			return nil, fmt.Errorf("release %s is not the one its %s lists: %w", dir, manifestName, err)
+			return nil, fmt.Errorf("release %s is not the one its %s lists: %w", called, manifestName, err)
 		}
 	}
 	return t, nil
@@ -121,6 +125,19 @@ func runs(dir string) bool {
 	})
 }
 
+// lower is the one folder in dir that is a release where dir is none: an archive
+// of a folder with its name holds that.
+func lower(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || !entries[0].IsDir() || !runs(filepath.Join(dir, entries[0].Name())) || checkPath(entries[0].Name()) != nil {
+		return ""
+	}
+	return entries[0].Name()
+}
+
+// Named tells whether the build gave the release its id, by a manifest of its own.
+func (t *Tree) Named() bool { return t.announced != nil }
+
 func readManifestFile(full string) (*Manifest, error) {
 	b, err := safefs.ReadFile(full, maxManifest)
 	if err != nil {
@@ -129,13 +146,14 @@ func readManifestFile(full string) (*Manifest, error) {
 	return parseManifest(b)
 }
 
-func readSource(full string) (source, error) {
+// readSource reads the file at full, which errors call by the name called.
+func readSource(full, called string) (source, error) {
 	f, err := safefs.OpenFile(full)
 	if err != nil {
 		return source{}, err
 	}
 	defer f.Close()
-	file, mtime, err := describe(f, full)
+	file, mtime, err := describe(f, called)
 	if err != nil {
 		return source{}, err
 	}
@@ -213,7 +231,7 @@ func (f File) differs(got File) error {
 // the link to the host's log folder.
 func (t *Tree) Complete(programs string) error {
 	for _, name := range runtimePrograms() {
-		s, err := readSource(filepath.Join(programs, name))
+		s, err := readSource(filepath.Join(programs, name), name)
 		if err != nil {
 			return fmt.Errorf("find the runtime program %s beside this one: %w (build it with make build)", name, err)
 		}

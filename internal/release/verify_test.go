@@ -110,7 +110,7 @@ func TestGlibcOfThisMachine(t *testing.T) {
 func TestProgramsOfTwoArchitecturesAreRefused(t *testing.T) {
 	files := sampleTree()
 	files["bin/vs-agent"] = content{data: string(elfFile(183, "")), mode: 0o755}
-	tr, err := ReadTree(context.Background(), tree(t, t.TempDir(), files))
+	tr, err := ReadTree(context.Background(), tree(t, t.TempDir(), files), "it")
 	must(t, err)
 	must(t, tr.Complete(programs(t, "1")))
 	if _, err := tr.Manifest("vs"); err == nil || !strings.Contains(err.Error(), "two architectures") {

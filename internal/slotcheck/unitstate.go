@@ -50,7 +50,7 @@ func (a *audit) unitRows(u units.UnitState) []report.Row {
 	if crashes(u, now()) {
 		manager := units.Manager{User: !a.systemManager(), UID: int(a.service.UID)}
 		return fail(u.String(), noFix(report.OnHost, fmt.Sprintf("%s says why; then %s or, where the release is at fault, %s deploy %s with another one",
-			manager.JournalCommand(u.Name, 50), a.restartFix(u.Name).Command(), program, report.Quote(a.hostName()))))
+			manager.JournalCommand(u.Name, 50, time.Time{}), a.restartFix(u.Name).Command(), program, report.Quote(a.hostName()))))
 	}
 	var rows []report.Row
 	add := func(detail string, fix *report.Fix) {

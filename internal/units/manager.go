@@ -209,20 +209,29 @@ func (m *Manager) Restart(ctx context.Context, units []string) error {
 
 // JournalCommand is how root reads what Journal may not: a system account's
 // messages go to the host's journal, which not every service may read.
-func (m *Manager) JournalCommand(unit string, n int) string {
-	if m.User {
-		return fmt.Sprintf("journalctl -n %d _UID=%d _SYSTEMD_USER_UNIT=%s", n, m.UID, unit)
+func (m *Manager) JournalCommand(unit string, n int, since time.Time) string {
+	words := "journalctl -n " + strconv.Itoa(n)
+	if !since.IsZero() {
+		words += " --since=" + journalTime(since)
 	}
-	return fmt.Sprintf("journalctl -n %d -u %s", n, unit)
+	if m.User {
+		return fmt.Sprintf("%s _UID=%d _SYSTEMD_USER_UNIT=%s", words, m.UID, unit)
+	}
+	return words + " -u " + unit
 }
 
-// Journal is a unit's last n journal lines, without dates.
-func (m *Manager) Journal(ctx context.Context, unit string, n int) ([]string, error) {
+// Journal is a unit's last n journal lines with their times, none before since;
+// zero is the beginning.
+func (m *Manager) Journal(ctx context.Context, unit string, n int, since time.Time) ([]string, error) {
+	args := []string{"--quiet", "--no-pager", "--output=short-iso", "--no-hostname", "--lines=" + strconv.Itoa(n)}
+	if !since.IsZero() {
+		args = append(args, "--since="+journalTime(since))
+	}
 	which := "--unit=" + unit
 	if m.User {
 		which = "--user-unit=" + unit
 	}
-	out, err := m.command(ctx, m.Journalctl, "--quiet", "--no-pager", "--output=cat", "--lines="+strconv.Itoa(n), which)
+	out, err := m.command(ctx, m.Journalctl, append(args, which)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal of %s: %w", unit, err)
 	}
@@ -230,4 +239,10 @@ func (m *Manager) Journal(ctx context.Context, unit string, n int) ([]string, er
 		return nil, nil
 	}
 	return strings.Split(strings.TrimRight(out, "\n"), "\n"), nil
+}
+
+// journalTime is t as journalctl reads it, to the microsecond: a restart's first
+// second also holds what the process before it said.
+func journalTime(t time.Time) string {
+	return fmt.Sprintf("@%d.%06d", t.Unix(), t.Nanosecond()/1000)
 }
