@@ -25,7 +25,7 @@ func (f *Fix) Line() string {
 	command := f.Command()
 	switch {
 	case command == "" && f.Note != "":
-		return "no fix to run: " + Escape(f.Note)
+		return "to do by hand: " + Escape(f.Note)
 	case command == "":
 		return "no fix to run: a name in it holds control bytes"
 	case f.Note != "":

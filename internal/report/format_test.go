@@ -315,7 +315,7 @@ func TestFixIsQuotedWordByWord(t *testing.T) {
 		{fix("chmod", "0711", "/srv/vs/releases"), "fix: chmod 0711 /srv/vs/releases"},
 		{fix("rm", "a b", "$(id)", "it's", "", "u:x=1"), `fix: rm 'a b' '$(id)' 'it'\''s' '' u:x=1`},
 		{fix("rm", "a\nb"), "no fix to run: a name in it holds control bytes"},
-		{&Fix{Where: OnHost, Note: "decide who keeps the slot"}, "no fix to run: decide who keeps the slot"},
+		{&Fix{Where: OnHost, Note: "decide who keeps the slot"}, "to do by hand: decide who keeps the slot"},
 		{&Fix{Where: Operator, Argv: []string{"agentworks-deploy", "deploy", "<host>"}, Note: "name the host"}, "fix: agentworks-deploy deploy '<host>' (not runnable as it stands: name the host)"},
 	} {
 		if got := c.fix.Line(); got != c.want {
