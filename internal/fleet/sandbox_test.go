@@ -169,8 +169,10 @@ func (c chain) userManager(t *testing.T) {
 	uid := c.lab.MustExec(t, "id", "-u", "slot01")
 	run := "/run/user/" + uid
 	c.lab.MustExec(t, "loginctl", "enable-linger", "slot01")
-	defer c.lab.MustExec(t, "loginctl", "terminate-user", "slot01")
-	defer c.lab.MustExec(t, "loginctl", "disable-linger", "slot01")
+	// Without linger the manager ends by itself, at once or when it is told.
+	defer c.lab.MustExec(t, "/bin/sh", "-euc", `loginctl disable-linger slot01
+		loginctl terminate-user slot01 2>/dev/null || :
+		for i in $(seq 100); do pgrep -u slot01 -x systemd >/dev/null || exit 0; sleep 0.1; done; exit 1`)
 	c.lab.MustExec(t, "/bin/sh", "-euc", `for i in $(seq 100); do [ ! -S "$1" ] || exit 0; sleep 0.1; done; exit 1`, "sh", run+"/systemd/private")
 	escape := []string{"env", "XDG_RUNTIME_DIR=" + run, "DBUS_SESSION_BUS_ADDRESS=unix:path=" + run + "/bus",
 		"systemd-run", "--user", "--wait", "--pipe", "--quiet", "cat", "/var/lib/dpkg/status"}
