@@ -132,6 +132,7 @@ func isLab(h *hosts.Host) bool {
 // deployed prints what came of a deploy: its steps, the self-test, and where
 // something failed what it failed to prove.
 func (a *app) deployed(host *hosts.Host, done fleet.Deployed, strict bool, err error) (int, error) {
+	defer a.tellFixes(host, slices.Concat(done.Provision, done.Steps, done.SelfTest))
 	var bad error
 	if len(done.Provision) > 0 {
 		bad = report.WriteSteps(a.stdout, "provision", done.Provision, a.style())
