@@ -21,9 +21,10 @@ setup:
 demo: setup build
 	@tools/demo.sh
 
-# The race detector needs cgo; the programs under test are built static all the same.
+# The race detector needs cgo; the programs under test are built static all the same. Most of a test in a lab is waiting for
+# services to be steady, so more packages than there are CPUs run at once.
 test: setup build
-	CGO_ENABLED=1 AWS_EC2_METADATA_DISABLED=true $(GO) test -race -timeout 18m ./...
+	CGO_ENABLED=1 AWS_EC2_METADATA_DISABLED=true $(GO) test -race -p 3 -timeout 18m ./...
 	@printf '\n== what breaks a slot host, which rows find it, and whether the printed fix heals it, as the tests above found it; alone, then in pairs\n'
 	@cat internal/slotcheck/testdata/breakages.golden internal/slotcheck/testdata/pairs.golden
 
