@@ -14,13 +14,13 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/admission/vaulttest"
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/units"
-
-	"golang.org/x/sys/unix"
 )
 
 const goLiveHosts = "../../testdata/golive"

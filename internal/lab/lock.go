@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"agentworks-deploy/internal/report"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/report"
 )
 
 // lockWait is how long a verb waits for another run on the same lab.

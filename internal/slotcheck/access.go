@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"agentworks-deploy/internal/safefs"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // The three permission bits of one class of acl(5).

@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"agentworks-deploy/internal/safefs"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/safefs"
 )
 
 // TestS14B21AccessAgreesWithTheKernel asks the kernel for each case, as the

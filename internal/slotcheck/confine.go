@@ -10,10 +10,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/slots"
-
-	"golang.org/x/sys/unix"
 )
 
 // denial is one thing that a confined command must not be able to do: the

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"agentworks-deploy/internal/sandbox/shell"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/shell"
 )
 
 // held is a command of a slot that stands still until it is let go, so that the

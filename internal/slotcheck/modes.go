@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
-
-	"golang.org/x/sys/unix"
 )
 
 // The modes that docs/formats.md gives to folders.

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/hosts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/units"
-
-	"golang.org/x/sys/unix"
 )
 
 // The ids of the scratch host's accounts. They need not exist on the machine.

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/accounts"
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
-
-	"golang.org/x/sys/unix"
 )
 
 // selectSlots picks the slots to look at: every assigned one that has an

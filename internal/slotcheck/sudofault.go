@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/shell"
-
-	"golang.org/x/sys/unix"
 )
 
 // sudoFault is what keeps sudo itself from working, whatever the rule says, and

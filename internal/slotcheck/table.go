@@ -7,10 +7,10 @@ import (
 	"os"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/slots"
-
-	"golang.org/x/sys/unix"
 )
 
 // tableMode is what slots.json must have: the service reads it, slots do not,

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
 	"agentworks-deploy/internal/sandbox/slots"
-
-	"golang.org/x/sys/unix"
 )
 
 // checkTreesClosed looks once at each user's tree: whose it is, whose group it

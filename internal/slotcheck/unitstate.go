@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/units"
-
-	"golang.org/x/sys/unix"
 )
 
 // settled is how long a service that its manager had to start again and again

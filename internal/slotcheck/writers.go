@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/safefs"
-
-	"golang.org/x/sys/unix"
 )
 
 // trust names whoever may write at a place: root does so in any case.

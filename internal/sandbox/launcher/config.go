@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"agentworks-deploy/internal/sandbox/policy"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/policy"
 )
 
 // handoverPath is the config of a policy that came on descriptor 3. It is read

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/sandbox/landlock"
 	"agentworks-deploy/internal/sandbox/policy"
-
-	"golang.org/x/sys/unix"
 )
 
 // grantKind says what a grant gives.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentworks-deploy/internal/sandbox/policy"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/policy"
 )
 
 // private is a policy that needs a mount namespace.

@@ -13,10 +13,10 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/sandbox/landlock"
 	"agentworks-deploy/internal/sandbox/policy"
-
-	"golang.org/x/sys/unix"
 )
 
 // Exit codes of the launcher itself. A command that started keeps its own.

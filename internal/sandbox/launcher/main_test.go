@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"agentworks-deploy/internal/sandbox/policy"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/policy"
 )
 
 // The tests run as root, in a mount namespace of their own with an empty tmpfs

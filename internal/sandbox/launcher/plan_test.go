@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentworks-deploy/internal/sandbox/landlock"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/landlock"
 )
 
 var kindNames = map[spotKind]string{

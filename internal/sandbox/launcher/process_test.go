@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"agentworks-deploy/internal/sandbox/policy"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/policy"
 )
 
 // listen serves a socket of the slot until the test ends.

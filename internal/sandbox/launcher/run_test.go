@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"agentworks-deploy/internal/sandbox/policy"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/policy"
 )
 
 // ownRun lays a /run of the test's over the machine's, with a socket of a user

@@ -5,9 +5,9 @@ import (
 	"path"
 	"strings"
 
-	"agentworks-deploy/internal/sandbox/policy"
-
 	"golang.org/x/sys/unix"
+
+	"agentworks-deploy/internal/sandbox/policy"
 )
 
 // programFolders may be read, executed and listed by every command. Where they

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"agentworks-deploy/internal/sandbox/landlock"
 	"agentworks-deploy/internal/sandbox/policy"
-
-	"golang.org/x/sys/unix"
 )
 
 // view is the command's own view of the file system: the mounts made for it.
