@@ -91,6 +91,52 @@ setfacl -m u:slot02:rwx slots/run /usr/local/libexec; setfacl -m u:slot01:rw /et
 	)
 }
 
+// The documents and the units of the service are on the way as well: whoever
+// replaces one of those runs as the service.
+func TestWhoeverCanReplaceDocumentsOrUnitsIsFound(t *testing.T) {
+	o := reference(t)
+	o.heals(t, "basic", `cd /srv/vs; chmod o+w data/docs data home home/.config home/.config/systemd/user home/.config/systemd/user/vs-agent.service`,
+		"FAIL path-writable: chmod go-w /srv/vs/data",
+		"FAIL path-writable: chmod go-w /srv/vs/data/docs",
+		"FAIL path-writable: chmod go-w /srv/vs/home",
+		"FAIL path-writable: chmod go-w /srv/vs/home/.config",
+		"FAIL path-writable: chmod go-w /srv/vs/home/.config/systemd/user",
+		"FAIL path-writable: chmod go-w /srv/vs/home/.config/systemd/user/vs-agent.service",
+	)
+}
+
+// What slotctl starts besides the launcher is not confined.
+func TestAnotherProgramForSlotsIsFound(t *testing.T) {
+	o := reference(t)
+	for _, more := range []string{"/usr/bin/*", "/srv/vs/data/docs/*"} {
+		o.heals(t, "basic", `sed -i 's#"allowed_exec": \[#&"`+more+`", #' /usr/local/libexec/agentworks/slotctl.json`,
+			"FAIL slotctl-allowed-exec: agentworks-deploy provision "+"lab",
+		)
+	}
+}
+
+// A holder whose tree is gone cannot run anything.
+func TestALostTreeIsFound(t *testing.T) {
+	o := reference(t)
+	o.sh(t, "mv /srv/vs/data/docs/_users/u1 /srv/vs/u1.away")
+	r := o.audit(t, "--level", "full")
+	o.sh(t, "mv /srv/vs/u1.away /srv/vs/data/docs/_users/u1")
+	if got := wrong(o, r); !slices.Equal(got, []string{"FAIL trees-closed: no fix"}) || !strings.Contains(text(r), "slots status") || strings.Contains(text(r), "u1") {
+		t.Errorf("%q\n%s", got, text(r))
+	}
+}
+
+// A link has no mode of its own.
+func TestLinkedFolderOfSlotctlPasses(t *testing.T) {
+	o := reference(t)
+	o.sh(t, "mv /usr/local/libexec/agentworks /opt/aw && ln -s /opt/aw /usr/local/libexec/agentworks")
+	r := o.audit(t, "--level", "full")
+	o.sh(t, "rm /usr/local/libexec/agentworks && mv /opt/aw /usr/local/libexec/agentworks")
+	if r.Exit != 0 {
+		t.Error(text(r))
+	}
+}
+
 // TestASlotHasWhatFormatsSays, and nothing else: an account, its folders, and
 // those of the service that no slot may enter are compared with the page.
 func TestASlotHasWhatFormatsSays(t *testing.T) {

@@ -80,7 +80,7 @@ func (a *audit) identityFix(slot string, err error) *report.Fix {
 	if errors.Is(err, accounts.ErrMissing) {
 		return a.provisionFix()
 	}
-	return noFix(report.OnHost, fmt.Sprintf("look whose account it is; where nobody needs it, userdel %s, and provision", slot))
+	return noFix(report.OnHost, fmt.Sprintf("look which account is the slot's: where another one has its id, take that one away; where nobody needs %s as it is, userdel it, and provision", slot))
 }
 
 func (a *audit) subject(acct accounts.User, user string) subject {

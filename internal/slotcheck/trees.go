@@ -39,7 +39,7 @@ func (a *audit) trees() []report.Row {
 		return unknown(fmt.Sprintf("<docs>/_users cannot be listed: %v", cause(err)))
 	}
 	groups := a.slotGroups()
-	var rows []report.Row
+	rows := a.lostTrees()
 	looked := 0
 	for _, e := range entries {
 		if !slots.ValidUserID(e.Name()) {
@@ -61,6 +61,20 @@ func (a *audit) trees() []report.Row {
 		return rows
 	}
 	return pass(fmt.Sprintf("%d tree(s): the slot's group, nothing for others", looked))
+}
+
+// lostTrees are the holders whose tree is gone: none of their commands starts.
+// Only slots status may name them.
+func (a *audit) lostTrees() []report.Row {
+	var rows []report.Row
+	host := report.Quote(a.hostName())
+	for _, slot := range a.table.Slots() {
+		if _, err := os.Lstat(a.layout.UserTree(a.table.User(slot))); errors.Is(err, fs.ErrNotExist) {
+			rows = append(rows, fail("the tree of the user of "+slot+" is not there", noFix(report.Operator,
+				fmt.Sprintf("put it back, or for an empty one %[1]s slots assign %[2]s for who holds %[3]s (%[1]s slots status %[2]s says who)", program, host, slot)))...)
+		}
+	}
+	return rows
 }
 
 // slotGroups gives the slot whose group a number is.

@@ -31,8 +31,8 @@ func (a *audit) andService() trust {
 	return trust{uids: []uint32{0, a.service.UID}, gids: []uint32{0, a.service.GID}, owner: a.layout.Product}
 }
 
-// checkWriters looks at every step to slotctl, to the slot table, and to the
-// launcher in use: whoever may write at one of them puts a program of their own
+// checkWriters looks at every step to slotctl, to the slot table, to the launcher
+// in use, to the documents and to the service's units: whoever may write at one of them puts a program of their own
 // in its place, or gives slots away. It speaks only of what is open.
 func checkWriters(_ context.Context, a *audit, _ subject) []report.Row {
 	var rows []report.Row
@@ -52,19 +52,34 @@ func checkWriters(_ context.Context, a *audit, _ subject) []report.Row {
 		look(rootAlone(), ways(p)...)
 	}
 	l, service := a.layout, a.andService()
-	for _, p := range ways(l.App) {
-		if p == l.App || p == resolve(l.App) {
-			look(service, p)
-			continue
+	above := service
+	above.owner = "root"
+	for _, root := range []string{l.App, a.docs, a.service.Home} {
+		for _, p := range ways(root) {
+			if p == root || p == resolve(root) {
+				look(service, p)
+			} else {
+				look(above, p)
+			}
 		}
-		above := service
-		above.owner = "root"
-		look(above, p)
 	}
+	look(service, a.unitFiles()...)
 	look(service, l.SlotsRoot(), l.SlotHomes(), l.SlotStates(), l.SlotRuns(), l.Users(), l.Releases())
 	look(service, way(a.launcher)...)
 	look(service, a.releasePrograms()...)
 	return append(rows, a.besideTable()...)
+}
+
+// unitFiles say what runs as the service: those of a user manager, with the
+// folders on the way to them from the account's home.
+func (a *audit) unitFiles() []string {
+	if a.systemManager() {
+		return nil
+	}
+	dir := filepath.Join(a.service.Home, ".config/systemd/user")
+	files, _ := filepath.Glob(filepath.Join(dir, "*")) // a pattern of ours
+	inner, _ := filepath.Glob(filepath.Join(dir, "*.d", "*"))
+	return slices.Concat([]string{filepath.Dir(filepath.Dir(dir)), filepath.Dir(dir), dir}, files, inner)
 }
 
 // releasePrograms are the other programs beside the launcher, which the service
