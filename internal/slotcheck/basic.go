@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -64,10 +65,20 @@ func (a *audit) unanswered(before string, err error) []report.Row {
 	return unknown(before + a.hide.words(err.Error()))
 }
 
-// noLauncher is the refusal of every probe while there is nothing to start.
+// noLauncher is the refusal of every probe while there is nothing to start. A
+// folder that keeps the service from it keeps every slot from it as well.
 func (a *audit) noLauncher() refusal {
+	if errors.Is(a.launcherErr, fs.ErrPermission) {
+		name := a.layout.Product
+		if at, fix := a.closedTo(filepath.Join(a.layout.Current(), "bin"), a.subject(a.service, "")); fix != nil {
+			return refusal{Detail: at + notTraversable + name, Cause: at + " is not traversable", Fix: fix}
+		}
+	}
 	return refusal{Detail: a.launcherErr.Error(), Cause: a.launcherErr.Error(), Fix: a.deployFix()}
 }
+
+// signalled and a signal's number are the exit code of a program that it ended.
+const signalled = 128
 
 // checkRunnerReachable starts the launcher itself, without words: whatever it
 // answers, it was reached. So ACLs, links and mounts count as they do for a
@@ -83,6 +94,10 @@ func checkRunnerReachable(ctx context.Context, a *audit, s subject) []report.Row
 	}
 	if st := o.stage(); st == stageSudo || st == stageSlotctl {
 		return refused("", a.explain(o, dir, s))
+	}
+	if o.Exit > signalled && o.Stderr == "" {
+		return refused("", refusal{Detail: fmt.Sprintf("%s ended by signal %d and answered nothing", a.launcher, o.Exit-signalled),
+			Cause: "the launcher " + a.launcher + " cannot run", Fix: a.deployFix()})
 	}
 	return pass("every folder down to the launcher is traversable")
 }

@@ -112,7 +112,7 @@ func (a *audit) docsFix() *report.Fix {
 
 func checkAllowedExec(_ context.Context, a *audit, _ subject) []report.Row {
 	if a.launcherErr != nil {
-		return fail(a.launcherErr.Error(), a.deployFix())
+		return refused("", a.noLauncher())
 	}
 	if !a.config.AllowsProgram(a.launcher) {
 		return fail(fmt.Sprintf("allowed_exec does not list %s", a.launcher), a.provisionFix())

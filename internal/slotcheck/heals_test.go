@@ -126,6 +126,38 @@ func TestALostTreeIsFound(t *testing.T) {
 	}
 }
 
+// What keeps the service itself from the release is named, and its own fix heals.
+func TestAFolderClosedToTheServiceIsNamed(t *testing.T) {
+	o := reference(t)
+	o.sh(t, "chmod 0750 /srv")
+	r := o.audit(t)
+	if r.Exit != 1 || !strings.Contains(text(r), "FAIL slotctl-allowed-exec: /srv is not traversable for vs -- fix: chmod 'o+x' /srv") {
+		t.Errorf("exit %d\n%s", r.Exit, text(r))
+	}
+	o.sh(t, "chmod o+x /srv")
+	if r := o.audit(t); r.Exit != 0 {
+		t.Errorf("after the fix:\n%s", text(r))
+	}
+	o.sh(t, "chmod 0755 /srv")
+}
+
+// A launcher that the kernel ends answered nothing.
+func TestALauncherThatCannotRunIsNotReachable(t *testing.T) {
+	o := reference(t)
+	o.sh(t, `cd /srv/vs/current/bin; cp -p video-studio-landlock-runner /srv/vs/launcher.away
+printf '#!/bin/sh\nkill -SEGV $$\n' >video-studio-landlock-runner`)
+	r := o.audit(t)
+	o.sh(t, "mv /srv/vs/launcher.away /srv/vs/current/bin/video-studio-landlock-runner")
+	for _, row := range r.Rows {
+		if row.Check == "runner-reachable" && (row.State != report.Fail || !strings.Contains(row.Detail, "signal 11")) {
+			t.Errorf("%s %s", row.State, row.Detail)
+		}
+	}
+	if r := o.audit(t); r.Exit != 0 {
+		t.Errorf("after it is back:\n%s", text(r))
+	}
+}
+
 // A link has no mode of its own.
 func TestLinkedFolderOfSlotctlPasses(t *testing.T) {
 	o := reference(t)
