@@ -43,6 +43,14 @@ systemctl --user -M vs@ daemon-reload; systemctl --user -M vs@ restart vs-agent`
 			func() {
 				o.sh(t, `rm -r /srv/vs/home/.config/systemd/user/vs-agent.service.d; systemctl --user -M vs@ daemon-reload; systemctl --user -M vs@ restart vs-agent`)
 			}, []string{"sandbox"}, "no_new_privs"},
+		{"a service with users of its own", `mkdir -p /srv/vs/home/.config/systemd/user/vs-agent.service.d
+printf '[Service]\nPrivateUsers=yes\n' >/srv/vs/home/.config/systemd/user/vs-agent.service.d/x.conf
+systemctl --user -M vs@ daemon-reload; systemctl --user -M vs@ restart vs-agent`,
+			func() {
+				o.sh(t, `rm -r /srv/vs/home/.config/systemd/user/vs-agent.service.d; systemctl --user -M vs@ daemon-reload; systemctl --user -M vs@ restart vs-agent`)
+			}, []string{"sandbox"}, "user namespace"},
+		{"documents that nobody can write to", `mount --bind /srv/vs/data /srv/vs/data; mount -o remount,bind,ro /srv/vs/data`,
+			func() { o.sh(t, `umount /srv/vs/data`) }, []string{"sandbox"}, "mounted read-only"},
 		{"an interpreter below a service", `pid=$(pgrep -u vs -x vs-agent); cg=$(sed -n 's/^0:://p' /proc/$pid/cgroup)
 runuser -u vs -- perl -e 'sleep 1000' </dev/null >/dev/null 2>&1 &
 sleep 0.1; p=$(pgrep -u vs -x perl); echo $p >/sys/fs/cgroup$cg/cgroup.procs`,

@@ -5,7 +5,11 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"agentworks-deploy/internal/report"
 	"agentworks-deploy/internal/sandbox/landlock"
@@ -50,7 +54,7 @@ func checkSandbox(ctx context.Context, a *audit, _ subject) []report.Row {
 	if rows := a.tryDenied(ctx, s, tryRead, aim{show: target.path}, target.path); rows[0].State != report.Pass {
 		return rows
 	}
-	if rows := a.serviceFences(ctx); rows != nil {
+	if rows := append(a.readOnly(), a.serviceFences(ctx)...); rows != nil {
 		return rows
 	}
 	abi, err := landlock.Probe()
@@ -89,8 +93,8 @@ func (a *audit) privateTmp(ctx context.Context, s subject) []report.Row {
 }
 
 // serviceFences looks for what a user's command inherits from the service and a
-// probe does not: under no_new_privs sudo cannot work, and a seccomp filter may
-// refuse what a sandbox is made of. No row means that there is no such thing.
+// probe does not: under no_new_privs, and where root is not mapped, sudo cannot
+// work, and a seccomp filter may refuse what a sandbox is made of. No row means that there is no such thing.
 func (a *audit) serviceFences(ctx context.Context) []report.Row {
 	running, _, err := a.services(ctx)
 	if err != nil {
@@ -107,6 +111,32 @@ func (a *audit) serviceFences(ctx context.Context) []report.Row {
 				noFix(report.OnHost, "take NoNewPrivileges= and what implies it out of "+s.Unit+", and restart it"))...)
 		} else if st["Seccomp"] == "2" {
 			rows = append(rows, warn(s.Unit+" runs under a seccomp filter, which its commands inherit; the probes did not run below it")...)
+		}
+		if !a.sameUsers(s.PID) {
+			rows = append(rows, fail(s.Unit+" runs in a user namespace of its own, from which its commands cannot use sudo; the probes did not run in it",
+				noFix(report.OnHost, "take PrivateUsers= and what implies it out of "+s.Unit+", and restart it"))...)
+		}
+	}
+	return rows
+}
+
+// sameUsers says whether a process sees the user ids that this one sees; one that
+// has ended does not count.
+func (a *audit) sameUsers(pid int) bool {
+	theirs, err := os.ReadFile(filepath.Join(a.sys.Proc, strconv.Itoa(pid), "uid_map"))
+	ours, err2 := os.ReadFile(filepath.Join(a.sys.Proc, "self/uid_map"))
+	return err != nil || err2 != nil || string(theirs) == string(ours)
+}
+
+// readOnly finds the folders that commands write to on file systems that nobody
+// can write to: a refused write would look like the launcher's doing.
+func (a *audit) readOnly() []report.Row {
+	var rows []report.Row
+	for _, dir := range []string{a.docs, a.layout.SlotStates(), a.layout.SlotHomes()} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err == nil && fs.Flags&unix.ST_RDONLY != 0 {
+			rows = append(rows, fail(a.shown(dir)+" is on a file system that is mounted read-only: no command can write there",
+				noFix(report.OnHost, "dmesg says why; then mount -o remount,rw what findmnt -T "+report.Quote(dir)+" names"))...)
 		}
 	}
 	return rows
