@@ -162,7 +162,7 @@ func TestSlotsAreChosenAsWritten(t *testing.T) {
 		{"nobody", `{"slots":{}}`, "", "slot49=", []string{"PASS slot-table-count: |0 assigned slot(s); test slot slot49"}},
 		{"no account", `{"slots":{"slot03":"u3"}}`, "", "slot49=", []string{"FAIL slot-account [slot03]: |-- fix: agentworks-deploy provision lab"}},
 		{"somebody's account", `{"slots":{"slot50":"u3"}}`, "", "slot49=", []string{
-			"FAIL slot-account [slot50]: the table assigns it, and it is not the slot's account: the account slot50 has the home /elsewhere|-- fix: look whose account it is; where nobody needs it, userdel slot50, and provision"}},
+			"FAIL slot-account [slot50]: the table assigns it, and it is not the slot's account: the account slot50 has the home /elsewhere|-- fix: look which account is the slot's: where another one has its id, take that one away; where nobody needs slot50 as it is, userdel it, and provision"}},
 		{"all held", `{"slots":{"slot01":"u1","slot02":"u2","slot49":"u3"}}`, "", "slot01=u1 slot02=u2 slot49=u3", []string{"PASS slot-table-count: |3 assigned slot(s); no test slot"}},
 	}
 	for _, tt := range tests {
