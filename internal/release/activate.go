@@ -112,7 +112,7 @@ func (s *Store) leftovers(keep string) ([]string, error) {
 		switch {
 		case isStaging(name):
 			left = append(left, s.dir(name))
-		case e.IsDir() && validID(name) && s.marked(name):
+		case e.IsDir() && IsID(name) && s.marked(name):
 			if name == current || name == keep {
 				left = append(left, filepath.Join(s.dir(name), markerName))
 			} else {

@@ -64,7 +64,7 @@ func parseHistory(b []byte) (*history, error) {
 	}
 	last := 0
 	for i, e := range h.Deploys {
-		if e.Seq <= last || !validID(e.ID) {
+		if e.Seq <= last || !IsID(e.ID) {
 			return nil, fmt.Errorf("deploy history: entry %d (sequence %d, release %q) is out of order or no release", i, e.Seq, e.ID)
 		}
 		last = e.Seq

@@ -70,8 +70,8 @@ var (
 	archPattern    = regexp.MustCompile(`^[a-z0-9]{2,16}$`)
 )
 
-// validID tells whether id has a release id's form; it is then one path segment.
-func validID(id string) bool { return idPattern.MatchString(id) }
+// IsID tells whether id has a release id's form; it is then one path segment.
+func IsID(id string) bool { return idPattern.MatchString(id) }
 
 // contentHash is the hex sha256 over everything that a release's bytes decide:
 // paths, digests, sizes, modes and link targets, in order.

@@ -18,7 +18,7 @@ func TestManifestOfABuildIsOneAndParses(t *testing.T) {
 	if b.m.ID != again.m.ID || string(b.manifest) != string(again.manifest) {
 		t.Fatalf("one build has two manifests: %s and %s", b.m.ID, again.m.ID)
 	}
-	if !validID(b.m.ID) || !strings.HasPrefix(b.m.ID, "vs-"+b.m.contentHash()[:8]+"-") {
+	if !IsID(b.m.ID) || !strings.HasPrefix(b.m.ID, "vs-"+b.m.contentHash()[:8]+"-") {
 		t.Fatalf("id %s", b.m.ID)
 	}
 	got, err := parseManifest(b.manifest)

@@ -182,7 +182,7 @@ func (s *Store) releases() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && validID(e.Name()) {
+		if e.IsDir() && IsID(e.Name()) {
 			ids = append(ids, e.Name())
 		}
 	}

@@ -14,10 +14,6 @@ import (
 	"agentworks-deploy/internal/safefs"
 )
 
-// IsID tells whether word has the form of a release id. It is then one path
-// segment.
-func IsID(word string) bool { return validID(word) }
-
 // find takes the manifest of the release that is asked for from the payload or
 // from the host.
 func (d *Deploy) find(payload *Payload) (err error) {
@@ -28,7 +24,7 @@ func (d *Deploy) find(payload *Payload) (err error) {
 		return nil
 	}
 	host := d.Preflight.Host.Name
-	if validID(d.asked.ID) {
+	if IsID(d.asked.ID) {
 		d.m, d.manifest, err = d.Store.stored(d.asked.ID)
 		if err == nil {
 			return nil
